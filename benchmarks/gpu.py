@@ -36,7 +36,8 @@ import torch
 
 from levelprox._solve import solve
 from levelprox.backends.device_design import Columns, DeviceDesign
-from levelprox.backends.gpu import DeviceModel, DeviceSource
+from levelprox.backends.device_source import DeviceSource
+from levelprox.backends.gpu import DeviceModel
 from levelprox.backends.partition import Form
 from levelprox.constraints import MCP
 from levelprox.losses import Logistic

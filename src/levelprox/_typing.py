@@ -23,3 +23,6 @@ Index: TypeAlias = NDArray[np.int64]  # as the compiled kernels take them
 Names: TypeAlias = Sequence[str] | NDArray[Any]
 PathLike: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+
+#: Margins z = Ax + o: an array for data in memory, a `RemotePoint` for remote data. Only the model itself reads them.
+Margins: TypeAlias = Any

@@ -17,10 +17,10 @@ import scipy.sparse
 
 import levelprox
 from levelprox import LinearModel, MultinomialModel, OneVsRestModel, Problem, Status, open_chunked, solve
-from levelprox.backends._base import Query
 from levelprox.backends.out_of_core import FileSource
 from levelprox.backends.partition import Form
 from levelprox.backends.partitioned import PartitionedModel
+from levelprox.backends.query import Query
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError

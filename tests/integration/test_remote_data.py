@@ -25,9 +25,9 @@ from sklearn.pipeline import make_pipeline
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.backends._base import AHEAD
 from levelprox.backends.dask import DaskSource
 from levelprox.backends.partition import Form
+from levelprox.backends.query import AHEAD
 from levelprox.exceptions import CheckpointError, InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status

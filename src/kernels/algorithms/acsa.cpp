@@ -92,7 +92,8 @@ private:
 
     void gather(const std::vector<std::int64_t> &list, const Vector &from) {
         const std::size_t size = list.size();
-        values_.resize(size), projected_.resize(size);
+        values_.resize(size);
+        projected_.resize(size);
         if (set_.u) u_.resize(size);
         const bool weighed = set_.omega && set_.width == 1;  // groups are all listed, in order
         if (weighed) omega_.resize(size);

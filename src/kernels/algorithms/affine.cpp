@@ -44,7 +44,7 @@ void visit(const Slices &slices, F f) {
     if (!known) throw std::invalid_argument("slices of an unknown storage");
 }
 
-// f(row, column, value) for every stored entry of X, in pieces between which Ctrl-C is seen.
+// f(row, column, value) for every stored entry of X, in parts between which signals are checked.
 template <class F>
 void each_stored(const Design &X, Poll &poll, F f) {
     visit(*X.slices, [&](const auto &slices) {
@@ -145,7 +145,10 @@ void column_moments(const Design &X, const Affine &affine, const double *weight,
         column.first += weighted;
         column.second += weighted * entry;
     });
-    for (std::int64_t j = 0; j < X.columns(); ++j) first[j] = columns[j].first, second[j] = columns[j].second;
+    for (std::int64_t j = 0; j < X.columns(); ++j) {
+        first[j] = columns[j].first;
+        second[j] = columns[j].second;
+    }
     if (affine.center && !is_full(X)) add_missing(X, affine, weight, first, second, poll);
 }
 

@@ -2,7 +2,7 @@
 //
 //     Ax = Xv + (sum of the intercepts - <c, v>) 1,  v = x / s;      A'r = ((X'r - c sum r) / s, sum r)
 //
-// The columns of ones may be anywhere among the others: a restriction keeps the order it was asked for.
+// The columns of ones may be anywhere among the others: a restriction keeps the order of the columns requested.
 #pragma once
 #include <cmath>
 #include <cstdint>

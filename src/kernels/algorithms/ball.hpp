@@ -1,4 +1,4 @@
-// The set {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where asked} and a point v to project; or, where a
+// The set {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where required} and a point v to project; or, where a
 // feature has several coordinates, the group ball {x : sum_j omega_j |x_j|_2 <= tau}.
 #pragma once
 #include <cstdint>

@@ -67,7 +67,7 @@ private:
     const LinearModel &model_;
     const Slices &slices_;
     const double *slope_;
-    bool marks_;  // whether it is worth while to mark what is touched, rather than to look for it
+    bool marks_;  // whether touched coordinates are marked, rather than searched for
 };
 
 }  // namespace levelprox

@@ -1,5 +1,5 @@
 // Memory that grows in place where the system can: large blocks are moved by their page tables, not copied, and what
-// has been asked for and not been written to takes no memory.
+// has been allocated and not written to takes no memory.
 #pragma once
 #include <cstdlib>
 #include <new>
@@ -25,7 +25,7 @@ public:
         bytes_ = moved;
     }
 
-    // Whoever asks frees it.
+    // The caller frees it.
     void *release() { return std::exchange(bytes_, nullptr); }
 
 private:

@@ -80,10 +80,11 @@ double ClassFits::value(const std::vector<double> &margins, const std::vector<do
 
 // psi, its gradient and Hessian. What couples classes is a Gram matrix of columns sqrt(s) p_a X_j; what belongs to one
 // class is summed by itself, with 1 - p_a as the sum of the others: the difference has no digits where p_a is nearly 1.
-ClassFits::Look ClassFits::look(const std::vector<const double *> &columns, const std::vector<double> &margins,
-                                const std::vector<double> &x, const std::vector<double> &ridge, Poll &poll) const {
+ClassFits::Derivatives ClassFits::differentiate(const std::vector<const double *> &columns,
+                                                const std::vector<double> &margins, const std::vector<double> &x,
+                                                const std::vector<double> &ridge, Poll &poll) const {
     const std::size_t m = columns.size(), K = std::size_t(K_), N = m * K, panels = (N + PANEL - 1) / PANEL;
-    Look at;
+    Derivatives at;
     at.gradient.assign(N, 0.0);
     at.hessian.assign(N * N, 0.0);
     at.slope.assign(K, 0.0);
@@ -172,7 +173,7 @@ std::vector<double> ClassFits::with_means(const std::vector<double> &hessian) co
     return matrix;
 }
 
-ClassFits::Step ClassFits::newton_step(const Look &at, const std::vector<double> &reference) const {
+ClassFits::Step ClassFits::newton_step(const Derivatives &at, const std::vector<double> &reference) const {
     const std::size_t N = at.gradient.size();
     std::vector<double> matrix = at.hessian;
     for (std::size_t q = 0; q < N; ++q) matrix[q * N + q] += RIDGE * reference[q];
@@ -202,8 +203,8 @@ double ClassFits::largest_change(const std::vector<double> &along) const {
 
 // What is left to gain is at most g'H^-1 g times a factor of how far the Newton step changes differences between the
 // margins of a sample. Infinite where H is nearly singular.
-double ClassFits::gap(const std::vector<const double *> &columns, const Look &at, const std::vector<double> &ridge,
-                      Poll &poll) const {
+double ClassFits::gap(const std::vector<const double *> &columns, const Derivatives &at,
+                      const std::vector<double> &ridge, Poll &poll) const {
     const std::size_t N = at.gradient.size(), K = std::size_t(K_);
     std::vector<double> matrix = with_means(at.hessian);
     const std::vector<double> unit = to_unit_diagonal(N, matrix);
@@ -251,7 +252,7 @@ ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector
         x = zero;
         found.margins = origin;
     }
-    Look at = look(columns, found.margins, x, ridge, poll);
+    Derivatives at = differentiate(columns, found.margins, x, ridge, poll);
     const double first = at.psi;
     std::vector<double> reference(N), along, tried(origin.size()), after(N);
     for (std::size_t q = 0; q < N; ++q) reference[q] = at.hessian[q * N + q];
@@ -292,7 +293,7 @@ ColumnFit ClassFits::fit(const std::vector<const double *> &columns, std::vector
         }
         found.margins.swap(tried);
         x.swap(after);
-        at = look(columns, found.margins, x, ridge, poll);
+        at = differentiate(columns, found.margins, x, ridge, poll);
     }
     return ended(FitEnd::failed);
 }

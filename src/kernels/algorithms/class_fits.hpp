@@ -32,7 +32,7 @@ public:
                   double below, const std::vector<double> &noise, const std::vector<double> &ridge, Poll &poll) const;
 
 private:
-    struct Look {
+    struct Derivatives {
         double psi = 0, size = 0;  // psi, and the sum of |slope z|
         std::vector<double> gradient, hessian;
         std::vector<double> slope;  // of each class: the sum of |s_i dl/dz_k| / sum s
@@ -47,10 +47,10 @@ private:
                               Poll &poll) const;
     double value(const std::vector<double> &margins, const std::vector<double> &x, const std::vector<double> &ridge,
                  Poll &poll) const;
-    Look look(const std::vector<const double *> &columns, const std::vector<double> &margins,
-              const std::vector<double> &x, const std::vector<double> &ridge, Poll &poll) const;
-    Step newton_step(const Look &at, const std::vector<double> &reference) const;
-    double gap(const std::vector<const double *> &columns, const Look &at, const std::vector<double> &ridge,
+    Derivatives differentiate(const std::vector<const double *> &columns, const std::vector<double> &margins,
+                              const std::vector<double> &x, const std::vector<double> &ridge, Poll &poll) const;
+    Step newton_step(const Derivatives &at, const std::vector<double> &reference) const;
+    double gap(const std::vector<const double *> &columns, const Derivatives &at, const std::vector<double> &ridge,
                Poll &poll) const;
     double largest_change(const std::vector<double> &along) const;
     std::vector<double> with_means(const std::vector<double> &hessian) const;

@@ -32,18 +32,25 @@ void to_columns(const OrthonormalBasis &basis, ColumnFit &found) {
 
 }  // namespace
 
-ColumnFits::ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance,
+ColumnFits::Conjugate ColumnFits::conjugate_of(LossKind loss) {
+    switch (loss) {
+        case LossKind::squared: return Conjugate::squared;
+        case LossKind::poisson: return Conjugate::rising_exponential;
+        case LossKind::gamma: return Conjugate::falling_exponential;
+        case LossKind::logistic: return Conjugate::logistic;
+        case LossKind::huber: return Conjugate::huber;
+        case LossKind::squared_hinge: return Conjugate::squared_hinge;
+        default: return Conjugate::none;
+    }
+}
+
+ColumnFits::ColumnFits(std::int64_t n, LossKind loss, double parameter, double width, double concordance,
                        double curvature_bound, const double *target, const double *weight, const double *offset,
                        bool convex, bool attained)
-    : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(Conjugate::none), parameter_(parameter),
-      curvature_bound_(curvature_bound), concordance_(concordance), total_(double(n)), target_(target), weight_(weight),
-      offset_(offset), infimum_at_infinity_(!convex && !attained), nonconvex_attained_(!convex && attained) {
-    if (loss == "squared") conjugate_ = Conjugate::squared;
-    if (loss == "poisson") conjugate_ = Conjugate::rising_exponential;
-    if (loss == "gamma") conjugate_ = Conjugate::falling_exponential;
-    if (loss == "logistic") conjugate_ = Conjugate::logistic;
-    if (loss == "huber") conjugate_ = Conjugate::huber;
-    if (loss == "squared_hinge") conjugate_ = Conjugate::squared_hinge;
+    : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(conjugate_of(loss)),
+      parameter_(parameter), curvature_bound_(curvature_bound), concordance_(concordance), total_(double(n)),
+      target_(target), weight_(weight), offset_(offset), infimum_at_infinity_(!convex && !attained),
+      nonconvex_attained_(!convex && attained) {
     if (!weight) return;
     const HeadTail sum = compensated_sum(n, weight);
     total_ = sum.head + sum.tail;
@@ -60,7 +67,7 @@ ColumnFits::Extended::Extended(const ColumnFits &fits, const Columns &given, con
         std::vector<std::int64_t> places;
         if (column.rows) {
             places.reserve(std::size_t(column.count) +
-                           1);  // its address says that the column is sparse, also without entries
+                           1);  // a null address would mean a dense column, also without entries
             places.assign(column.rows, column.rows + column.count);
             if (ridged) {
                 places.push_back(n + std::int64_t(j));

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "algorithms/interrupt.hpp"
@@ -43,10 +42,9 @@ public:
     // Null weights are all 1, null offsets all 0; the arrays are the caller's, and must outlive this.
     // `concordance` is sup |l'''|/l'': 0 where the curvature does not change, infinite where nothing is known.
     // `curvature_bound` is sup |l''|, perhaps infinite.
-    // A loss that is not `convex` and has no minimum that is `attained` is bounded and falls for ever: far out psi
-    // hardly bends, and is not yet what it may be. Where it is attained, |l''| takes the place of l'' only as long as
-    // it must.
-    ColumnFits(std::int64_t n, const std::string &loss, double parameter, double width, double concordance,
+    // Where a loss is not `convex` and its infimum is not `attained`, psi is nearly flat far from 0, and still above
+    // its infimum. Where it is attained, |l''| replaces l'' only if the Hessian is not positive definite.
+    ColumnFits(std::int64_t n, LossKind loss, double parameter, double width, double concordance,
                double curvature_bound, const double *target, const double *weight, const double *offset, bool convex,
                bool attained);
 
@@ -67,6 +65,7 @@ public:
                                     Poll &poll) const;
 
 private:
+    // How the conjugate of the loss is computed, for bounds on what is left to gain.
     enum class Conjugate { none, squared, rising_exponential, falling_exponential, logistic, huber, squared_hinge };
     class ConvexMinimiser;  // column_fits_convex.cpp
 
@@ -99,6 +98,7 @@ private:
         std::vector<std::vector<std::int64_t>> rows_;
     };
 
+    static Conjugate conjugate_of(LossKind loss);
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &other, const Extended &extended);
     ColumnFit fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,

@@ -305,7 +305,7 @@ std::vector<double> ColumnFits::secant_curvature(const Derivatives &at, const st
 
 // Of several directions and lengths the step with the least psi: where curvature differs by many orders of magnitude
 // between samples, steps with a ridge hardly lower psi. Directions are the given ones, one with another curvature, and
-// the ways from the origin and to it: where x separates the samples, psi falls along it for ever.
+// the ways from the origin and to it: where x separates the samples, psi decreases along it without limit.
 ColumnFits::Move ColumnFits::best_move(const Columns &columns, const Derivatives &at,
                                        const std::vector<double> &margins, const std::vector<double> &x,
                                        std::vector<std::vector<double>> directions, double least, Poll &poll) const {

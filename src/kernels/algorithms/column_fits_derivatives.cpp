@@ -75,7 +75,7 @@ double ColumnFits::sample_derivatives(const double *margins, bool convex, double
         evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
         for (std::int64_t i = 0; i < rows; ++i) {
             const double weight = weight_ ? weight_[begin + i] : 1.0;
-            // A sample without weight is not there, even where its loss is infinite.
+            // A sample of weight 0 does not count, even where its loss is infinite.
             value[i] = weight == 0 ? 0.0 : weight * value[i];
             size += std::abs(value[i]) / total_;
             slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
@@ -112,7 +112,7 @@ void ColumnFits::add_dense(const Columns &columns, Derivatives &seen, Poll &poll
     }
 }
 
-// Each sparse column with all others: bent, and spread over all rows while the others look up theirs.
+// Products of each sparse column with all others: the column, times the curvature, is expanded to all rows.
 void ColumnFits::add_sparse(const Columns &columns, Derivatives &seen, Poll &poll) const {
     const double *slope = seen.slope.data(), *bend = seen.bend.data();
     const std::size_t m = columns.size();

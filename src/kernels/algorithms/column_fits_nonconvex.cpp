@@ -37,8 +37,8 @@ double lowest(double psi, double predicted, double change) { return psi - predic
 }  // namespace
 
 // l'(z) + l''(z) A step is orthogonal to all columns, hence feasible in the dual of this fit, and there the curvature
-// 1/l'' of the conjugate has grown by at most 1/(1 - change). That is so for Newton's own step alone: with a ridge,
-// columns that all but depend on each other are promised far less than they gain.
+// 1/l'' of the conjugate has grown by at most 1/(1 - change). This holds for Newton's step without a ridge
+// only: with one, the model predicts too little for nearly dependent columns.
 bool ColumnFits::stays_above(const Columns &columns, const Derivatives &at, double below) const {
     const std::vector<double> step =
         ridged_newton_step(at.hessian, 0.0, std::vector<double>(at.gradient.size()), at.gradient);
@@ -90,8 +90,8 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
         if (lowest(at.psi, predicted, change) >= below && stays_above(columns, at, below))
             return ended(FitEnd::not_below);
 
-        // No more to gain: a last step for the digits of x, unless coefficients grow for ever, as where classes are
-        // separated.
+        // No more to gain: a last step for the digits of x, unless coefficients grow without limit, as where classes
+        // are separated.
         const bool last = predicted <= SHOWS * std::abs(at.psi);
         if (last && change >= 1 && !nonconvex_attained_) return ended(FitEnd::fitted);
 

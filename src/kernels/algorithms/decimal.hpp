@@ -21,7 +21,7 @@ struct Decimal {
 
 // Some byte behind `at` must be none of a number's: nothing else ends the reading.
 inline Decimal scan_decimal(const char *at) {
-    constexpr std::int64_t HUGE_EXPONENT = 1'000'000'000;  // more says nothing more, and could overflow
+    constexpr std::int64_t HUGE_EXPONENT = 1'000'000'000;  // a larger one makes no difference, and could overflow
     Decimal found{at, at, 0, 0, 0, *at == '-'};
     if (*at == '-' || *at == '+') found.begin = ++at;
     const char *first = at;

@@ -2,7 +2,7 @@
 //
 // Every storage scikit-learn users bring is one of two classes: `DenseSlices` (C order: slices are
 // rows; Fortran order: slices are columns) and `SparseSlices` (CSR: rows; CSC: columns), both in
-// slices.hpp. Each knows two moves, and Xx and X'r are both of them, in one order or the other:
+// slices.hpp. Each has two operations, from which Xx and X'r are made:
 //
 //     dot:  out_s  = <slice_s, in>              (rows: Xx,   columns: X'r)
 //     add:  out   += sum_s coefficient_s slice_s  (rows: X'r,  columns: Xx)
@@ -28,7 +28,7 @@ public:
 
     std::int64_t count = 0;   // number of slices
     std::int64_t length = 0;  // entries of a (dense) slice
-    bool divisible = false;   // whether `add` can be asked for a part of the slices
+    bool divisible = false;   // whether `add` can be called for a part of the slices
 
     // out[s - begin] = <slice_s, in> for begin <= s < end; `in` has `length` entries.
     virtual void dot(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
@@ -48,7 +48,7 @@ public:
     virtual void dot_squares(std::int64_t begin, std::int64_t end, const double *in, double *out) const = 0;
     virtual void add_squares(std::int64_t begin, std::int64_t end, std::int64_t from, std::int64_t to,
                              const double *coefficient, double *out) const = 0;
-    // Stored entries in slices begin..end, to cut long passes into interruptible pieces.
+    // Stored entries in slices begin..end, to cut long passes into interruptible parts.
     virtual std::int64_t stored(std::int64_t begin, std::int64_t end) const = 0;
     // Memory of all slices.
     virtual std::int64_t bytes() const = 0;

@@ -1,4 +1,4 @@
-// X as Python hands it to the kernels: a Design whose arrays stay alive, and its products.
+// X as the bindings hold it: a Design whose arrays stay alive, and its products.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace levelprox {
 
-// Its subclasses (bind_designs.cpp) hold references to the arrays that the slices read.
+// Its subclasses (bindings/designs.cpp) hold references to the arrays that the slices read.
 class DesignKernel {
 public:
     virtual ~DesignKernel() = default;

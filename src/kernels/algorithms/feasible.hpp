@@ -1,4 +1,5 @@
-// Whether a point obeys {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where asked}, decided without rounding.
+// Whether a point obeys {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where required}, decided without
+// rounding.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -75,7 +75,10 @@ std::int64_t GramSearch::best_addition(const Swept &at, std::int64_t without) co
     for (std::int64_t j = 0; j < d_; ++j) {
         if (at.inside[j] || j == without || !(at.diagonal[j] > DEPENDENT)) continue;
         const double gain = pull[j] * pull[j] / at.diagonal[j];
-        if (gain > most) most = gain, best = j;
+        if (gain > most) {
+            most = gain;
+            best = j;
+        }
     }
     return best;
 }
@@ -121,8 +124,11 @@ std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at,
             gain[j] = left > DEPENDENT ? slope * slope / left : 0.0;
         }
         for (std::int64_t j = 0; j < d_; ++j)
-            if (gain[j] - price > most && !at.inside[j] && gain[j] > 0 && !(held != nullptr && held[j]))
-                most = gain[j] - price, leaves = i, enters = j;
+            if (gain[j] - price > most && !at.inside[j] && gain[j] > 0 && !(held != nullptr && held[j])) {
+                most = gain[j] - price;
+                leaves = i;
+                enters = j;
+            }
     }
     return {leaves, enters};
 }
@@ -158,8 +164,11 @@ bool GramSearch::wander(Swept &at, Poll &poll) const {
         sweep(here, enters);
         until[leaves] = step + 1 + held_out;
         until[enters] = step + 1 + held_in;
-        if (here.count == k && loss(here) < least)
-            least = loss(here) - least_gain(here), lowest = counted(here), last = step;
+        if (here.count == k && loss(here) < least) {
+            least = loss(here) - least_gain(here);
+            lowest = counted(here);
+            last = step;
+        }
     }
     if (lowest.empty()) return false;
     here = over(lowest);

@@ -1,4 +1,4 @@
-// Ctrl-C and time limits inside a long kernel. Kernels know the program that runs them only by `Host`.
+// Ctrl-C and time limits inside a long kernel. Kernels access the program that runs them through `Host` only.
 #pragma once
 #include <chrono>
 #include <exception>

@@ -136,7 +136,7 @@ private:
         loss_->evaluate(n, margins, target_ + begin, losses, residual, nullptr);
         for (std::int64_t i = 0; i < n; ++i) {
             const double weight = weight_ ? weight_[begin + i] : 1.0;
-            // A sample without weight is not there, even where its loss is infinite.
+            // A sample of weight 0 does not count, even where its loss is infinite.
             losses[i] = weight == 0 ? 0.0 : weight * losses[i];
             residual[i] = weight == 0 ? 0.0 : residual[i] * (weight / total_);
         }

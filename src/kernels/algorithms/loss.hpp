@@ -4,7 +4,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <string>
 
 namespace levelprox {
 
@@ -23,8 +22,22 @@ public:
     }
 };
 
-// By name, with the loss's one parameter (ignored by those that have none); throws on an unknown name.
-// A width > 0 gives the Moreau envelope of a loss with kinks, 0 the loss itself.
-std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, double width);
+enum class LossKind {
+    squared,
+    logistic,
+    huber,
+    cauchy,
+    sigmoid,
+    squared_hinge,
+    poisson,
+    gamma,
+    absolute,
+    quantile,
+    hinge,
+};
+
+// The parameter of the loss is ignored by losses that have none. A width > 0 gives the Moreau envelope of a loss with
+// kinks, 0 the loss itself. Throws std::invalid_argument for a parameter or a width that the loss does not allow.
+std::unique_ptr<Loss> make_loss(LossKind kind, double parameter, double width);
 
 }  // namespace levelprox

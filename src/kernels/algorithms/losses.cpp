@@ -11,13 +11,14 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "simd/simd.hpp"
 
 namespace levelprox {
 namespace {
 
-// NaN where the residual is NaN, `constant` elsewhere: branches on r alone would forget it.
+// NaN where the residual is NaN, `constant` elsewhere: branches on r alone would lose it.
 double unless_nan(double r, double constant) { return std::isnan(r) ? r : constant; }
 
 // slope * x, where a slope of 0 makes nothing of an infinite x, and something of NaN
@@ -259,14 +260,14 @@ std::unique_ptr<Loss> block(F loss) {
     return std::make_unique<Block<F>>(loss);
 }
 
-double positive(const std::string &name, double parameter) {
+double positive(const char *loss, double parameter) {
     if (parameter > 0.0 && std::isfinite(parameter)) return parameter;
-    throw std::invalid_argument("the parameter of the loss '" + name + "' must be positive and finite");
+    throw std::invalid_argument(std::string("the parameter of the loss '") + loss + "' must be positive and finite");
 }
 
-double fraction(const std::string &name, double parameter) {
+double fraction(const char *loss, double parameter) {
     if (parameter > 0.0 && parameter < 1.0) return parameter;
-    throw std::invalid_argument("the parameter of the loss '" + name + "' must be in (0, 1)");
+    throw std::invalid_argument(std::string("the parameter of the loss '") + loss + "' must be in (0, 1)");
 }
 
 template <class Kink>
@@ -278,20 +279,23 @@ std::unique_ptr<Loss> kinked(Kink kink, double width) {
 
 }  // namespace
 
-std::unique_ptr<Loss> make_loss(const std::string &name, double parameter, double width) {
-    if (name == "absolute") return kinked(Absolute{}, width);
-    if (name == "quantile") return kinked(Quantile{fraction(name, parameter)}, width);
-    if (name == "hinge") return kinked(Hinge{}, width);
-    if (width != 0.0) throw std::invalid_argument("the loss '" + name + "' has no kinks to smooth");
-    if (name == "squared") return block(Squared{});
-    if (name == "logistic") return std::make_unique<Logistic>();
-    if (name == "huber") return block(Huber{positive(name, parameter)});
-    if (name == "cauchy") return block(Cauchy{positive(name, parameter)});
-    if (name == "sigmoid") return block(Sigmoid{});
-    if (name == "squared_hinge") return block(SquaredHinge{});
-    if (name == "poisson") return block(Poisson{});
-    if (name == "gamma") return block(Gamma{});
-    throw std::invalid_argument("unknown loss '" + name + "'");
+std::unique_ptr<Loss> make_loss(LossKind kind, double parameter, double width) {
+    const bool has_kinks = kind == LossKind::absolute || kind == LossKind::quantile || kind == LossKind::hinge;
+    if (width != 0.0 && !has_kinks) throw std::invalid_argument("this loss has no kinks to smooth");
+    switch (kind) {
+        case LossKind::squared: return block(Squared{});
+        case LossKind::logistic: return std::make_unique<Logistic>();
+        case LossKind::huber: return block(Huber{positive("huber", parameter)});
+        case LossKind::cauchy: return block(Cauchy{positive("cauchy", parameter)});
+        case LossKind::sigmoid: return block(Sigmoid{});
+        case LossKind::squared_hinge: return block(SquaredHinge{});
+        case LossKind::poisson: return block(Poisson{});
+        case LossKind::gamma: return block(Gamma{});
+        case LossKind::absolute: return kinked(Absolute{}, width);
+        case LossKind::quantile: return kinked(Quantile{fraction("quantile", parameter)}, width);
+        case LossKind::hinge: return kinked(Hinge{}, width);
+    }
+    throw std::logic_error("a loss without a kernel");
 }
 
 }  // namespace levelprox

@@ -10,7 +10,7 @@ class Objective {
 public:
     virtual ~Objective() = default;
     virtual std::int64_t dimension() const = 0;
-    // psi(x), and its gradient in `gradient`. Long work asks `poll` now and then; several threads may call at once.
+    // psi(x), and its gradient in `gradient`. Long work calls `poll` regularly; several threads may call at once.
     virtual double value_and_gradient(const double *x, double *gradient, Poll &poll) const = 0;
 };
 

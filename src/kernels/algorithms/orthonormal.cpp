@@ -60,7 +60,7 @@ OrthonormalBasis::OrthonormalBasis(std::int64_t n, const Columns &columns, const
     : n_(n), m_(columns.size()), weight_(weight), values_(m_ * std::size_t(n)), triangle_(m_ * m_), scale_(m_, 1.0),
       mean_(m_) {
     std::vector<double> length(m_), remaining(m_);
-    std::vector<double> least(m_, dependent);  // or what the digits of the entries allow to be told
+    std::vector<double> least(m_, dependent);  // or what the digits of the entries resolve
     for (std::size_t j = 0; j < m_; ++j) {
         double *v = &values_[j * std::size_t(n)];
         if (columns[j].rows)

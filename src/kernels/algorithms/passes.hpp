@@ -18,7 +18,7 @@
 
 namespace levelprox {
 
-constexpr std::int64_t ROUND = std::int64_t(1) << 25;  // stored entries between two looks for Ctrl-C
+constexpr std::int64_t ROUND = std::int64_t(1) << 25;  // stored entries between two checks for Ctrl-C
 constexpr std::int64_t GRAIN = std::int64_t(1) << 17;  // stored entries that are worth a task
 
 // Stored entries of slices begin..end, where a slice counts one besides: empty ones are work too.
@@ -139,7 +139,8 @@ private:
 // out_s = <slice_s, in>, entries squared if so.
 inline void dot_pass(const Slices &slices, bool squares, const double *in, double *out, Poll &poll) {
     for_pieces(slices, poll, [&](std::int64_t begin, std::int64_t end) {
-        squares ? slices.dot_squares(begin, end, in, out + begin) : slices.dot(begin, end, in, out + begin);
+        if (squares) slices.dot_squares(begin, end, in, out + begin);
+        else slices.dot(begin, end, in, out + begin);
     });
 }
 
@@ -168,11 +169,13 @@ inline void add_pass(const Slices &slices, bool squares, const double *coefficie
 
 // out = Xx, out = X'r
 inline void matvec(const Design &X, const double *x, double *out, Poll &poll) {
-    X.by_rows ? dot_pass(*X.slices, false, x, out, poll) : add_pass(*X.slices, false, x, out, poll);
+    if (X.by_rows) dot_pass(*X.slices, false, x, out, poll);
+    else add_pass(*X.slices, false, x, out, poll);
 }
 
 inline void rmatvec(const Design &X, const double *r, double *out, Poll &poll) {
-    X.by_rows ? add_pass(*X.slices, false, r, out, poll) : dot_pass(*X.slices, false, r, out, poll);
+    if (X.by_rows) add_pass(*X.slices, false, r, out, poll);
+    else dot_pass(*X.slices, false, r, out, poll);
 }
 
 }  // namespace levelprox

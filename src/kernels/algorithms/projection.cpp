@@ -46,7 +46,10 @@ double multiplier_of_sample(const Ball<T> &ball) {
         for (std::int64_t r = 0; from && r < runs; ++r)
             std::memcpy(&to[r * RUN], from + r * STRIDE, RUN * sizeof(to[0]));
     };
-    pick(v, ball.v), pick(u, ball.u), pick(omega, ball.omega), pick(nonnegative, ball.nonnegative);
+    pick(v, ball.v);
+    pick(u, ball.u);
+    pick(omega, ball.omega);
+    pick(nonnegative, ball.nonnegative);
     Ball<T> sample = ball;
     sample.d = runs * RUN;
     sample.v = v.data();

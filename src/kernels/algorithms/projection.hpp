@@ -1,6 +1,6 @@
 // Projection onto {x : sum_i omega_i (|x_i| + u_i x_i) <= tau} (Theorem "prox oracle" of the paper).
 //
-//     min 1/2 |x - v|^2   s.t.   sum_i omega_i (|x_i| + u_i x_i) <= tau,   x_i >= 0 where asked
+//     min 1/2 |x - v|^2   s.t.   sum_i omega_i (|x_i| + u_i x_i) <= tau,   x_i >= 0 where required
 //
 // With |u| <= 1 a solution keeps the sign of v: x_i = sign(v_i) [|v_i| - w_i y]_+ with the price
 // w_i = omega_i (1 + sign(v_i) u_i) >= 0, and the multiplier y solves
@@ -11,7 +11,7 @@
 // anywhere lands on the left. For other u, l is still decreasing but not convex; its breakpoints are
 // sorted instead (projection_breakpoints.cpp).
 //
-// What comes back obeys the constraint in exact arithmetic, not merely up to rounding: the level is
+// The result satisfies the constraint in exact arithmetic, not only up to rounding: the level is
 // taken a few units in the last place below tau, the result is measured with compensated sums, and
 // what is still too large is repaired.
 #pragma once
@@ -24,7 +24,7 @@ enum class Projected { done, not_finite, infeasible };
 struct Projection {
     Projected status;
     double multiplier;
-    int passes;  // over the coordinates, for those who count
+    int passes;  // over the coordinates
 };
 
 // `start` > 0 is a guess of the multiplier; the answer does not depend on it beyond rounding.

@@ -1,6 +1,6 @@
 // The second-order model of psi over the set of a subproblem:
 //
-//     min  <g, x - c> + 1/2 (x - c)'Q(x - c)   s.t.   sum omega_i (|x_i| + u_i x_i) <= tau,  signs as asked,
+//     min  <g, x - c> + 1/2 (x - c)'Q(x - c)   s.t.   sum omega_i (|x_i| + u_i x_i) <= tau,  signs as required,
 //
 // Q symmetric and positive definite, with a diagonal that is known. Spectral projected gradient steps with the exact
 // step length find the face of the solution (which coordinates are zero, whether the level binds); on that face the
@@ -24,7 +24,7 @@ public:
     virtual ~Quadratic() = default;
     // out = Qv
     virtual void apply(const double *v, double *out, Poll &poll) const = 0;
-    // The rows and columns of Q in `chosen`, in out, row after row; false where Q is not at hand as a matrix.
+    // The rows and columns of Q in `chosen`, in out, row after row; false where Q is not available as a matrix.
     virtual bool block(const std::vector<std::int64_t> &chosen, double *out) const = 0;
 };
 

@@ -56,7 +56,10 @@ public:
         std::int64_t top = -1;
         double highest = -std::numeric_limits<double>::infinity();
         for (std::int64_t j = 0; j < lines.at_zero; ++j)
-            if (lines.zero_offset[j] > highest) top = j, highest = lines.zero_offset[j];
+            if (lines.zero_offset[j] > highest) {
+                top = j;
+                highest = lines.zero_offset[j];
+            }
         if (top < 0) return;
         // Where y >= 0 all others that fall as fast or faster stay below it: of features of one weight one is left.
         zeros_.push_back(lines.zero(top));
@@ -78,7 +81,10 @@ public:
             best = value < 0 ? Line{-line.offset, -line.slope} : line;
         }
         for (const Line &line : zeros_)
-            if (line.at(y) > most) most = line.at(y), best = line;
+            if (line.at(y) > most) {
+                most = line.at(y);
+                best = line;
+            }
         return best;
     }
 

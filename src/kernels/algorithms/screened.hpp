@@ -1,4 +1,4 @@
-// Projected steps that look only at the coordinates they may move.
+// Projected steps that read only the coordinates that may move.
 //
 //     x+ = P(v),   v = x - t (g + q + gamma (x - c)),   P onto {sum omega_i (|x_i| + u_i x_i) <= tau}, |u| <= 1
 //

@@ -108,7 +108,7 @@ public:
 
     bool has(std::int64_t j) const { return bits_[j >> 6] >> (j & 63) & 1; }
 
-    // Which of n indices occur: their places in hit[], and how many. No branch, as none could be foretold.
+    // Which of n indices occur: their places in hit[], and how many. No branch, as none could be predicted.
     int find(const I *indices, int n, int *hit) const {
         int hits = 0;
         for (int i = 0; i < n; ++i) {
@@ -193,7 +193,10 @@ Selection<T, I> select_within(const SparseSlices<T, I> &X, const std::int64_t *c
             find_within(range, positions, cuts[first + k], cuts[first + k + 1], found[k].data, found[k].indices,
                         out.indptr.data() + 1);
         });
-        for (std::int64_t k = 0; k < count; ++k) data.append(found[k].data), indices.append(found[k].indices);
+        for (std::int64_t k = 0; k < count; ++k) {
+            data.append(found[k].data);
+            indices.append(found[k].indices);
+        }
         poll.check();
     }
     for (std::size_t s = 1; s < out.indptr.size(); ++s) out.indptr[s] += out.indptr[s - 1];

@@ -32,7 +32,10 @@ Nonfinite find_nonfinite(std::int64_t n, const T *v) {
         if (all_finite(end - start, v + start)) continue;
         for (std::int64_t i = start; i < end; ++i) {
             if (std::isfinite(v[i])) continue;
-            if (found.count++ == 0) found.place = i, found.value = double(v[i]);
+            if (found.count++ == 0) {
+                found.place = i;
+                found.value = double(v[i]);
+            }
         }
     }
     return found;

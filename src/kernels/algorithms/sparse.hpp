@@ -1,4 +1,4 @@
-// What CSR and CSC need to know of themselves: first of all a check that makes every later read safe.
+// Properties of CSR and CSC arrays, and the check that makes every later read safe.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -63,7 +63,8 @@ bool has_duplicates(const SparseSlices<T, I> &X, Poll &poll) {
             if (!std::is_sorted(first, last)) {
                 sorted.assign(first, last);
                 std::sort(sorted.begin(), sorted.end());
-                first = sorted.data(), last = first + sorted.size();
+                first = sorted.data();
+                last = first + sorted.size();
             }
             if (std::adjacent_find(first, last) != last) found = true;
         }

@@ -61,7 +61,7 @@ public:
             double curvature = 0;  // not a difference of two products: near a solution that is all rounding
             for (std::size_t i = 0; i < moved_.size(); ++i) curvature += moved_[i] * (next_slope_[i] - slope_[i]);
             const double length = dot(moved_, moved_);
-            // Nonpositive curvature along the step: lengthen it, the line search will answer for it.
+            // Nonpositive curvature along the step: lengthen it; the line search shortens it again if need be.
             state_.step =
                 std::clamp(curvature > 0 ? length / curvature : 10 * state_.step, SHORTEST_STEP, LONGEST_STEP);
             std::swap(now_, trial_);
@@ -85,7 +85,7 @@ public:
         }
     }
 
-    // Whatever ended the run, hand out the best point seen: never one with psi_k above the start's (beyond the last
+    // Return the best point seen: never one with psi_k above that of the start (beyond the last
     // digits).
     void finish() {
         sweep();
@@ -128,7 +128,7 @@ private:
         return point.psi + gamma_ / 2 * distance;
     }
 
-    // Shorten the step until psi_k falls enough below `reference`; false ends the run, state_.stop says why.
+    // Shorten the step until psi_k falls enough below `reference`; false ends the run, for the reason in state_.stop.
     bool find_trial(double reference) {
         double t = std::clamp(state_.step, SHORTEST_STEP, LONGEST_STEP);
         bool saw_finite = false;

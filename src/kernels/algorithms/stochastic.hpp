@@ -25,7 +25,7 @@ struct Snapshot {
     const double *gradient = nullptr;  // q
 };
 
-// Kept up to date while the run goes on, so that they are right when Ctrl-C throws out of it.
+// Updated at every step, so that they are correct when Ctrl-C ends the run with an exception.
 struct StochasticCounts {
     std::int64_t steps = 0, rows = 0, projections = 0, listed = 0;  // listed: coordinates, over all projections
 };

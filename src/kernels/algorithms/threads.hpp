@@ -27,7 +27,7 @@ int thread_count();
 // For the calling thread alone; where the number is the one that would be used anyway, any setting is forgotten.
 void set_thread_count(int count);
 
-// What OMP_NUM_THREADS says (0: nothing), and the processors that the container's quota pays for (0: no quota). Once,
+// The number in OMP_NUM_THREADS (0: none), and the processors that the container's quota allows (0: no quota). Once,
 // when the module is loaded (levelprox/threads.py reads them).
 void set_thread_defaults(int environment, int quota);
 
@@ -36,7 +36,7 @@ void run_chunks(std::int64_t count, std::int64_t threads, void (*chunk)(const vo
 
 // body(k) for 0 <= k < count, in any order and at the same time, where all of them together have that much work. What
 // one of them throws is thrown here, after all that were begun have ended; of several exceptions that of the smallest
-// k. Chunks must not touch Python: look for Ctrl-C before and after. A loop within a chunk is serial.
+// k. Chunks must not touch Python: check for Ctrl-C before and after. A loop within a chunk is serial.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t work, const Body &body) {
     if (const std::int64_t threads = std::min(count, work / thread_work.load(std::memory_order_relaxed)); threads > 1)

@@ -84,7 +84,7 @@ void bind_affine(nb::module_ &m) {
         .def_prop_ro("dimension", &Objective::dimension)
         .def("value_and_gradient", &value_and_gradient, "x"_a.noconvert(), "gradient"_a.noconvert());
     nb::class_<AffineModel, Objective>(m, "AffineModel",
-                                       "A linear model over [(X - 1c') diag(1/s), 1], ones where asked.")
+                                       "A linear model over [(X - 1c') diag(1/s), 1], ones where required.")
         .def("__init__", &init_model, "model"_a, "center"_a.noconvert().none(), "scale"_a.noconvert().none(),
              "ones"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(),
              nb::keep_alive<1, 5>());

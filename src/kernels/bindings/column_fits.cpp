@@ -51,9 +51,9 @@ void bind_column_fits(nb::module_ &m) {
                 const std::size_t n = target.shape(0);
                 require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
                 require(!offset || offset->shape(0) == n, "the offsets do not fit the samples");
-                new (self)
-                    ColumnFits(std::int64_t(n), loss, parameter, width, concordance, curvature_bound, target.data(),
-                               weight ? weight->data() : nullptr, offset ? offset->data() : nullptr, convex, attained);
+                new (self) ColumnFits(std::int64_t(n), loss_kind(loss), parameter, width, concordance, curvature_bound,
+                                      target.data(), weight ? weight->data() : nullptr,
+                                      offset ? offset->data() : nullptr, convex, attained);
             },
             "loss"_a, "parameter"_a, "width"_a, "concordance"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
             "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,

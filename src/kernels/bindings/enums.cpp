@@ -1,6 +1,7 @@
 #include "bindings/enums.hpp"
 
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 #include "algorithms/column_fits.hpp"
@@ -23,7 +24,27 @@ constexpr std::array<std::pair<StopReason, const char *>, 7> STOP_REASONS{{
     {StopReason::interrupted, "INTERRUPTED"},
 }};
 
+constexpr std::array<std::pair<LossKind, const char *>, 11> LOSSES{{
+    {LossKind::squared, "squared"},
+    {LossKind::logistic, "logistic"},
+    {LossKind::huber, "huber"},
+    {LossKind::cauchy, "cauchy"},
+    {LossKind::sigmoid, "sigmoid"},
+    {LossKind::squared_hinge, "squared_hinge"},
+    {LossKind::poisson, "poisson"},
+    {LossKind::gamma, "gamma"},
+    {LossKind::absolute, "absolute"},
+    {LossKind::quantile, "quantile"},
+    {LossKind::hinge, "hinge"},
+}};
+
 }  // namespace
+
+LossKind levelprox::loss_kind(const std::string &name) {
+    for (const auto &[kind, known] : LOSSES)
+        if (name == known) return kind;
+    throw std::invalid_argument("unknown loss '" + name + "'");
+}
 
 // The class is looked up at the first call: levelprox.result cannot be imported while this module is.
 PyObject *levelprox::python_stop_reason(StopReason reason) {

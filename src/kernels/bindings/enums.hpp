@@ -1,10 +1,16 @@
-// Enums across the border to Python.
+// Enums passed to and from Python.
 #pragma once
 #include <nanobind/nanobind.h>
 
+#include <string>
+
+#include "algorithms/loss.hpp"
 #include "algorithms/stop_reason.hpp"
 
 namespace levelprox {
+
+// The loss of this name, which is `Loss.name` in Python. Throws std::invalid_argument for any other name.
+LossKind loss_kind(const std::string &name);
 
 // The member of levelprox.result.StopReason for a reason; a borrowed reference that lives as long as the interpreter.
 PyObject *python_stop_reason(StopReason reason);

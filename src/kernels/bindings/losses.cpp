@@ -13,6 +13,7 @@
 
 #include "algorithms/exact.hpp"
 #include "algorithms/loss.hpp"
+#include "bindings/enums.hpp"
 #include "bindings/module.hpp"
 
 namespace nb = nanobind;
@@ -22,7 +23,7 @@ namespace {
 using Input = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Samples between two looks for Ctrl-C: a few hundredths of a second for the slowest loss.
+// Samples between two checks for Ctrl-C: a few hundredths of a second for the slowest loss.
 constexpr std::int64_t kSlice = std::int64_t{1} << 20;
 // Samples per virtual call when the losses themselves are only passed on to a sum.
 constexpr std::int64_t kBlock = 1024;
@@ -71,7 +72,7 @@ public:
     }
 
     double total() const { return total_; }
-    // s_i x, and exactly 0 where s_i = 0 even if x is infinite or NaN: such a sample is not there.
+    // s_i x, and exactly 0 where s_i = 0 even if x is infinite or NaN: such a sample does not count.
     double times(std::int64_t i, double x) const {
         if (s_ == nullptr) return x;
         return s_[i] == 0.0 ? 0.0 : s_[i] * scale_ * x;
@@ -139,20 +140,21 @@ const double *data_or_null(const std::optional<Input> &weight, std::int64_t n) {
 double loss_value(const std::string &name, double parameter, double width, const Input &z, const Input &b,
                   const std::optional<Input> &weight) {
     const auto n = common_size(z, b);
-    return mean(*make_loss(name, parameter, width), n, z.data(), b.data(), data_or_null(weight, n));
+    return mean(*make_loss(loss_kind(name), parameter, width), n, z.data(), b.data(), data_or_null(weight, n));
 }
 
 template <Pass pass>
 void loss_pass(const std::string &name, double parameter, double width, const Input &z, const Input &b,
                const std::optional<Input> &weight, const Output &out) {
     const auto n = common_size(z, b, out);
-    weighted(*make_loss(name, parameter, width), pass, n, z.data(), b.data(), data_or_null(weight, n), out.data());
+    weighted(*make_loss(loss_kind(name), parameter, width), pass, n, z.data(), b.data(), data_or_null(weight, n),
+             out.data());
 }
 
 void loss_slope(const std::string &name, double parameter, double width, const Input &z, const Input &b,
                 const Output &out) {
     const auto n = common_size(z, b, out);
-    const auto loss = make_loss(name, parameter, width);
+    const auto loss = make_loss(loss_kind(name), parameter, width);
     in_slices(n, [&](std::int64_t begin, std::int64_t end) {
         loss->derivative(end - begin, z.data() + begin, b.data() + begin, out.data() + begin);
     });
@@ -163,7 +165,7 @@ void loss_slope(const std::string &name, double parameter, double width, const I
 
 void bind_losses(nb::module_ &m) {
     using namespace levelprox;
-    // noconvert: a silent copy of `out` would throw the answer away, one of the data would cost memory.
+    // noconvert: a silent copy of `out` would lose the result, a copy of the data would cost memory.
     const auto array = [](const char *name) { return nb::arg(name).noconvert(); };
     const auto weight = nb::arg("weight").noconvert().none();
     m.def("loss_value", &loss_value, nb::arg("name"), nb::arg("parameter"), nb::arg("width"), array("z"), array("b"),

@@ -104,9 +104,9 @@ void bind_spectral(nb::module_ &m) {
                 require(target.shape(0) == rows, "the targets do not fit the rows of X");
                 require(!weight || weight->shape(0) == rows, "the weights do not fit the rows of X");
                 require(!offset || offset->shape(0) == rows, "the offsets do not fit the rows of X");
-                new (self)
-                    levelprox::LinearModel(design.design, levelprox::make_loss(loss, parameter, width), target.data(),
-                                           weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
+                new (self) levelprox::LinearModel(
+                    design.design, levelprox::make_loss(levelprox::loss_kind(loss), parameter, width), target.data(),
+                    weight ? weight->data() : nullptr, offset ? offset->data() : nullptr);
             },
             "design"_a, "loss"_a, "parameter"_a, "width"_a, "target"_a.noconvert(), "weight"_a.noconvert().none(),
             "offset"_a.noconvert().none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(),

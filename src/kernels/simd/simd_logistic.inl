@@ -73,7 +73,10 @@ void logistic(std::int64_t n, const double *z, const double *b, double *value, d
                        curvature ? curvature + i : nullptr);
     if (i == n) return;
     double parts[5][SAMPLES] = {};
-    for (std::int64_t j = i; j < n; ++j) parts[0][j - i] = z[j], parts[1][j - i] = b[j];
+    for (std::int64_t j = i; j < n; ++j) {
+        parts[0][j - i] = z[j];
+        parts[1][j - i] = b[j];
+    }
     logistic_block(parts[0], parts[1], parts[2], parts[3], parts[4]);
     for (std::int64_t j = i; j < n; ++j) {
         if (value) value[j] = parts[2][j - i];

@@ -56,7 +56,7 @@ template <class F>
     for (int k = 0; block + k < n; ++k) body(block + k, k);
 }
 
-// One look at everything: l(0), l(y) with its slope, and what decides which method applies.
+// One pass over all coordinates: l(0), l(y) with its slope, and what decides which method applies.
 template <class T, bool HasU, bool HasOmega, Sign S>
 Survey survey_pass(std::int64_t d, Coordinates<T, HasU, HasOmega, S> at, double y) {
     double level_0[LANES] = {}, level[LANES] = {}, square[LANES] = {}, extent[LANES] = {}, u_max[LANES] = {},

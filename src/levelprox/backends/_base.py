@@ -11,183 +11,63 @@ computed again, and no sample is counted twice.
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.partition import Form
+from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.backends.statistics import Statistics
-from levelprox.exceptions import warn
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._base import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.leave_one_out import Point
-from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
 from levelprox.objectives.ridge import Ridge
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
 _NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
-#: Times a step: how much further a search along it may go.
-AHEAD = 2.0 ** np.arange(1, 7) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class Query:
-    """What is asked of the data in one round.
+class SquareSums(NamedTuple):
+    """Sums over the positive entries of the mean squares of columns."""
 
-    Attributes
-    ----------
-    features : ndarray of int
-        W: the features that are not zero at any of the points.
-    points : tuple of ndarray
-        Coordinates of these features. ψ is wanted at each, everything else at the first.
-    gradient : {"", "here", "everywhere"}
-        Whether ∇ψ is wanted: over W, or over all features.
-    hessian : {"", "convex", "exact"}
-        Whether ∇²ψ over W is wanted; where "convex" with |ℓ''| for ℓ''.
-    diagonal : {"", "convex", "exact"}
-        The same of its diagonal alone.
-    step : ndarray, optional
-        dx, where ψ is wanted at points[0] + t·dx, too, for the lengths t of `AHEAD`: all a search along a step may try.
-    product : ndarray, optional
-        v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
-    """
-
-    features: Features
-    points: tuple[Vector, ...]
-    gradient: Literal["", "here", "everywhere"] = ""
-    hessian: Literal["", "convex", "exact"] = ""
-    diagonal: Literal["", "convex", "exact"] = ""
-    step: Vector | None = None
-    product: Vector | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """What goes out."""
-        sent = (*self.points, self.features, self.step, self.product)
-        return sum(array.nbytes for array in sent if array is not None)
-
-
-@dataclass(frozen=True, eq=False)
-class PartialSums:
-    """Sums over samples, each weighted by s_i.
-
-    Attributes
-    ----------
-    values : ndarray of shape (number of points + lengths along a step,)
-        Σ s_i ℓ_i.
-    gradient, hessian, diagonal, product : ndarray, optional
-        As they were asked for.
-    """
-
-    values: Vector
-    gradient: Vector | None = None
-    hessian: Matrix | None = None
-    diagonal: Vector | None = None
-    product: Vector | None = None
-
-    def __add__(self, other: PartialSums) -> PartialSums:
-        values, *others = map(_sum, self.parts, other.parts)
-        return PartialSums(cast(Vector, values), *others)
-
-    def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
-        """The same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
-        width = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
-        held = np.repeat(strength[query.features], width)
-        first = query.points[0]
-        points = [*query.points, *(first + t * query.step for t in AHEAD if query.step is not None)]
-        values = self.values + [float(np.sum(held * point**2)) for point in points]
-        gradient, hessian, diagonal, product = self.gradient, self.hessian, self.diagonal, self.product
-        if gradient is not None and gradient.size == first.size:
-            gradient = gradient + 2 * held * first
-        elif gradient is not None:
-            gradient = gradient.copy()
-            gradient.reshape(strength.size, -1)[query.features] += (2 * held * first).reshape(-1, width)
-        if hessian is not None:
-            hessian = hessian + np.diag(2 * held)
-        if diagonal is not None:
-            diagonal = diagonal + 2 * held
-        if product is not None and query.product is not None:
-            product = product + 2 * held * query.product
-        return PartialSums(values, gradient, hessian, diagonal, product)
-
-    def times(self, factor: float) -> PartialSums:
-        """The same sums in another unit."""
-        values, *others = (None if one is None else factor * one for one in self.parts)
-        return PartialSums(cast(Vector, values), *others)
-
-    @property
-    def parts(self) -> tuple[Vector | None, ...]:
-        return tuple(getattr(self, one.name) for one in fields(self))
-
-    @property
-    def nbytes(self) -> int:
-        """What comes back."""
-        return sum(one.nbytes for one in self.parts if one is not None)
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Communication with the data so far.
-
-    Attributes
-    ----------
-    rounds : int
-        Queries.
-    full_gradients : int
-        Those for the gradient over all features.
-    bytes_out, bytes_back : int
-        Of queries, and of sums.
-    """
-
-    rounds: int = 0
-    full_gradients: int = 0
-    bytes_out: int = 0
-    bytes_back: int = 0
-
-    @property
-    def looks(self) -> int:
-        """Deprecated name of `full_gradients`."""
-        warn("traffic.looks is deprecated: its name is full_gradients", DeprecationWarning)
-        return self.full_gradients
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
-
-    def and_round(self, query: Query, answer: PartialSums) -> Traffic:
-        full = self.full_gradients + (query.gradient == "everywhere")
-        return Traffic(self.rounds + 1, full, self.bytes_out + query.nbytes, self.bytes_back + answer.nbytes)
+    positive: float
+    total: float
+    smallest: float
+    largest: float
 
 
 class SharedState:
-    """What a model and all its restrictions share: what has been asked, and where last; the size of all columns."""
+    """State that a model and all its restrictions share: traffic, the last point, and the scale of all columns."""
 
     def __init__(self) -> None:
         self.traffic = Traffic()
-        self.place: Place | None = None
+        self.point: RemotePoint | None = None
         self.feature_scale: FeatureScale | None = None  # of all features
 
 
-class Place:
-    """Stands for the margins of a point: that point itself, over some features, and what has been asked there."""
+class RemotePoint:
+    """The margins of a point, by reference: the point over some features, and the sums that are known there."""
 
     def __init__(self, features: Features, x: Vector) -> None:
         self.features, self.x = features, x
         self.known: PartialSums | None = None
 
-    def __add__(self, other: Place) -> Place:
-        return Place(self.features, self.x + other.x)
+    def __add__(self, other: RemotePoint) -> RemotePoint:
+        return RemotePoint(self.features, self.x + other.x)
 
-    def __sub__(self, other: Place) -> Place:
-        return Place(self.features, self.x - other.x)
+    def __sub__(self, other: RemotePoint) -> RemotePoint:
+        return RemotePoint(self.features, self.x - other.x)
 
-    def __rmul__(self, factor: float) -> Place:
-        return Place(self.features, factor * self.x)
+    def __rmul__(self, factor: float) -> RemotePoint:
+        return RemotePoint(self.features, factor * self.x)
 
     def is_at(self, features: Features, x: Vector) -> bool:
         """Whether this is the same point over the same features."""
@@ -202,44 +82,129 @@ class Place:
 
 
 class RemoteObjective(Curved):
-    """ψ over data that answer questions; the subclasses say where they are.
+    """ψ of remote data, evaluated in rounds; the subclasses say where the data are.
+
+    Parameters
+    ----------
+    form : Form
+        How samples become a model. Its loss must be smooth.
+    n_all : int
+        Features of the data, with the intercept.
 
     Attributes
     ----------
     features : ndarray of int
-        Those of all features that this is a function of: a restriction shares data, and asks of fewer.
+        The features that this is a function of: a restriction shares data, and sends queries about fewer features.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from levelprox import linear_model
+    >>> psi = linear_model(da.from_array(np.eye(4), chunks=(2, 4)), np.ones(4))
+    >>> psi.value_and_gradient(np.zeros(4))[0], psi.traffic.rounds
+    (1.0, 1)
     """
 
     smooth = curved = expensive = True
-    loss: Loss
-    form: Form
-    features: Features
-    n_all: int
-    shared: SharedState
     #: r of all features, where Σ_j r_j ‖x_j‖² is part of ψ.
     strength: Vector | None = None
 
+    def __init__(self, form: Form, n_all: int) -> None:
+        if not form.loss.smooth:
+            raise InvalidInputError(
+                f"the loss {form.loss.name!r} has kinks, and is for data in memory only; {self.where} take squared, "
+                "huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
+            )
+        self.form, self.loss, self.width, self.n_all = form, form.loss, form.width, n_all
+        self.only_contrasts = form.softmax and form.width > 1
+        self.features: Features = np.arange(n_all)
+        self.shared = SharedState()
+
+    #: Where the data are, in messages.
+    where: ClassVar[str]
+
     @abstractmethod
     def partial_sums(self, query: Query) -> PartialSums:
-        """Means over all samples, Σ s_i … / Σ s."""
+        """Return means over all samples, Σ s_i … / Σ s."""
 
     @property
     @abstractmethod
     def column_squares(self) -> Vector:
         """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
 
-    @abstractmethod
-    def accuracy(self, x: Vector) -> float:
-        """The share of the samples, by weight, whose class has the largest margin at x; of labels only."""
-
-    @abstractmethod
-    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
-        """By how much losses of samples under fits without them fall, as in `left_out.py`; a round."""
-
     @property
     @abstractmethod
     def column_means(self) -> Vector:
         """Σ s_i a_ij / Σ s of every feature that this is a function of."""
+
+    @property
+    @abstractmethod
+    def square_sums(self) -> SquareSums:
+        """Sums over those entries of `column_squares` that are positive."""
+
+    @abstractmethod
+    def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        """Return the decrease of leave-one-out losses between two fits, as in `leave_one_out.py`; one round."""
+
+    @abstractmethod
+    def _accuracy(self, features: Features, x: Matrix) -> float: ...
+
+    @abstractmethod
+    def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
+        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises."""
+
+    @abstractmethod
+    def _middle(self) -> float:
+        """A middle of the targets, where the intercept begins."""
+
+    def accuracy(self, x: Vector) -> float:
+        """Return the share of the samples, by weight, whose class has the largest margin at x; of labels only."""
+        features, rows = self._used(x)
+        if not features.size:  # margins that are 0, of any feature
+            features, rows = self.features[:1], np.zeros((1, self.width))
+        return self._accuracy(features, rows)
+
+    @property
+    def weak_convexity(self) -> float:
+        """μ_ℓ times the trace of A'diag(s)A / Σ s, which is at least its largest eigenvalue."""
+        if self.only_contrasts or self.loss.weak_convexity == 0:
+            return 0.0
+        return self.loss.weak_convexity * self.square_sums.total
+
+    @property
+    def smoothness(self) -> float:
+        """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
+        if math.isinf(self.loss.smoothness):
+            return math.inf
+        return self.loss.smoothness * self.square_sums.total + self.steepest_ridge()
+
+    def first_guess(self) -> Vector:
+        x = np.zeros(self.dimension)
+        if self.exempt.size and self.width == 1:
+            x[self.exempt[0]] = self._middle()
+        return x
+
+    def is_separated(self, x: Vector) -> bool:
+        if self.loss.attained or self.is_held(x):
+            return False
+        features, rows = self._used(x)
+        if self.weak_convexity > 0:
+            far = Query(features, tuple((t * rows).ravel() for t in FARTHER))
+            return keeps_decreasing(self.evaluate(far).values.tolist())
+        falls, rises = self._ray_trend(features, rows)
+        return falls and not rises
+
+    def advice(self) -> str:
+        squares = self.square_sums
+        spread = math.sqrt(squares.largest / squares.smallest) if squares.positive else 1.0
+        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
+
+    def _used(self, x: Vector) -> tuple[Features, Matrix]:
+        """Return the features that are not zero in x, and their coefficients, one feature a row."""
+        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        used = np.flatnonzero(np.any(rows, axis=1))
+        return self.features[used], rows[used]
 
     @property
     def feature_scale(self) -> FeatureScale:
@@ -308,58 +273,56 @@ class RemoteObjective(Curved):
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         if self.features.size < self.n_all:
-            # Whoever asks this of few features wants a model of ψ there next: `margins` finds the answer again.
-            place = self.margins(x)
-            self.shared.place, known = _place(place), self._known(place, "hessian")
-            return float(known.values[0]), cast(Vector, known.gradient)
-        rows = np.asarray(x, np.float64).reshape(-1, self.width)
-        used = np.flatnonzero(np.any(rows, axis=1))
-        answer = self.evaluate(Query(self.features[used], (rows[used].ravel(),), gradient="everywhere"))
-        return float(answer.values[0]), cast(Vector, answer.gradient)
+            # A caller with few features needs a model of ψ there next: `margins` finds the sums again.
+            point = self.shared.point = self.margins(x)
+            known = self._known(point, "hessian")
+            return float(known.values[0]), _there(known.gradient)
+        features, rows = self._used(x)
+        sums = self.evaluate(Query(features, (rows.ravel(),), gradient="everywhere"))
+        return float(sums.values[0]), _there(sums.gradient)
 
-    # Margins are points here, and everything about them is a round at most.
+    # Margins are remote points here: each quantity at them costs one round at most.
 
-    def margins(self, x: Vector) -> Vector:
-        last = self.shared.place
+    def margins(self, x: Vector) -> RemotePoint:
+        last = self.shared.point
         if last is not None and last.is_at(self.features, np.asarray(x, np.float64)):
-            return cast(Vector, last)
+            return last
         return self._at(x)
 
-    def moved(self, dx: Vector) -> Vector:
+    def moved(self, dx: Vector) -> RemotePoint:
         return self._at(dx)
 
-    def value_of(self, z: Vector) -> float:
+    def value_of(self, z: RemotePoint) -> float:
         return float(self._known(z, "values").values[0])
 
-    def gradient_of(self, z: Vector) -> Vector:
-        return cast(Vector, self._known(z, "gradient").gradient)
+    def gradient_of(self, z: RemotePoint) -> Vector:
+        return _there(self._known(z, "gradient").gradient)
 
-    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+    def hessian_of(self, z: RemotePoint, convex: bool) -> Matrix:
         if not convex and self.weak_convexity > 0:
-            return cast(Matrix, self.evaluate(self._query(z, hessian="exact")).hessian)
-        return cast(Matrix, self._known(z, "hessian").hessian)
+            return _there(self.evaluate(self._query(z, hessian="exact")).hessian)
+        return _there(self._known(z, "hessian").hessian)
 
-    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+    def evaluated(self, z: RemotePoint, dx: Vector, with_hessian: bool) -> tuple[RemotePoint, Vector, Matrix | None]:
         new = self.moved(dx) + z
         wanted = "hessian" if with_hessian else "gradient"
-        known = _place(new).known = self._asked_for(new, wanted, np.asarray(dx, np.float64))
-        return new, cast(Vector, known.gradient), known.hessian if with_hessian else None
+        known = new.known = self._sums_at(new, wanted, np.asarray(dx, np.float64))
+        return new, _there(known.gradient), known.hessian if with_hessian else None
 
-    def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
-        start, end = _place(before), _place(after)
-        step, known = end.x - start.x, end.known
+    def along(self, before: RemotePoint, after: RemotePoint) -> Callable[[float], float]:
+        step, known = after.x - before.x, after.known
         if known is None or known.values.size == 1:
-            known = self.evaluate(Query(self.features, (end.x,), step=step))
+            known = self.evaluate(Query(self.features, (after.x,), step=step))
         values = dict(zip((1 + AHEAD).tolist(), known.values[1:].tolist(), strict=True))
-        return lambda t: values[t] if t in values else self.value_of(self._at(start.x + t * step))
+        return lambda t: values[t] if t in values else self.value_of(self._at(before.x + t * step))
 
-    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+    def hessian_product_of(self, z: RemotePoint, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
-        return lambda v: cast(Vector, self.evaluate(self._query(z, diagonal=kind, product=v)).product)
+        return lambda v: _there(self.evaluate(self._query(z, diagonal=kind, product=v)).product)
 
-    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+    def hessian_diagonal_of(self, z: RemotePoint, convex: bool) -> Vector:
         kind: Any = "convex" if convex else "exact"
-        return cast(Vector, self.evaluate(self._query(z, diagonal=kind)).diagonal)
+        return _there(self.evaluate(self._query(z, diagonal=kind)).diagonal)
 
     def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
         """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
@@ -376,31 +339,28 @@ class RemoteObjective(Curved):
             root, target = np.zeros((1, x.size)), np.zeros(1)
         return LinearModel(np.asfortranarray(root), target, "squared")
 
-    def _known(self, z: Vector, wanted: str) -> PartialSums:
-        """What is known at a point, asked for where it is not; ψ and ∇ψ come together."""
-        place = _place(z)
-        if place.known is None or getattr(place.known, wanted) is None:
-            place.known = self._asked_for(z, wanted)
-        return place.known
+    def _known(self, z: RemotePoint, wanted: str) -> PartialSums:
+        """Return the sums at a point, evaluated unless they are known; ψ and ∇ψ come together."""
+        if z.known is None or getattr(z.known, wanted) is None:
+            z.known = self._sums_at(z, wanted)
+        return z.known
 
-    def _asked_for(self, z: Vector, wanted: str, step: Vector | None = None) -> PartialSums:
-        """ψ and ∇ψ, with the Hessian where that is wanted or of few coordinates."""
+    def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
+        """Evaluate ψ and ∇ψ, with the Hessian where that is wanted or small."""
         with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
-    def _query(self, z: Vector, **wanted: Any) -> Query:
-        return Query(self.features, (_place(z).over(self.features, self.width),), **wanted)
+    def _query(self, z: RemotePoint, **wanted: Any) -> Query:
+        return Query(self.features, (z.over(self.features, self.width),), **wanted)
 
-    def _at(self, x: Vector) -> Vector:
-        return cast(Vector, Place(self.features, np.asarray(x, np.float64)))
-
-
-def _place(z: Vector) -> Place:
-    return cast(Place, z)
+    def _at(self, x: Vector) -> RemotePoint:
+        return RemotePoint(self.features, np.asarray(x, np.float64))
 
 
-def _sum(one: Vector | None, other: Vector | None) -> Vector | None:
-    return None if one is None or other is None else one + other
+def _there(part: Vector | None) -> Vector:
+    """Return a part of the sums that the query asked for."""
+    assert part is not None
+    return part
 
 
 class DataSource(ABC):

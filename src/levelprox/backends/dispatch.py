@@ -99,7 +99,7 @@ def source_of(
 
         return DaskSource.of(X, y, weight, offset, client)
     if is_on_device(X):
-        from levelprox.backends.gpu import DeviceSource
+        from levelprox.backends.device_source import DeviceSource
 
         return DeviceSource(X, y, weight, offset)
     if isinstance(X, Chunked):

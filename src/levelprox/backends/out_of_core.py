@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Index
 from levelprox._validation import finite, whole
-from levelprox.backends._base import PartialSums
 from levelprox.backends.partition import Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
+from levelprox.backends.query import PartialSums
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked

@@ -8,7 +8,6 @@ Each ψ_c is a model as any other, evaluated by the same kernels; see `asked.py`
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -16,15 +15,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import Features, Vector
-from levelprox.backends._base import AHEAD, DataSource, PartialSums, Query, RemoteObjective, SharedState, Traffic
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.backends._base import DataSource, RemoteObjective, SquareSums
 from levelprox.backends.partition import Form, Partition, ScaleWeights, SelectFold, SetForm, T, Transform, Work
+from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.backends.statistics import ComputeSpread, ComputeStatistics, Statistics, median
-from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.leave_one_out import Point, left_out_fall
-from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
+from levelprox.objectives.linear_model import LinearModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,20 +209,22 @@ class PartitionedModel(RemoteObjective):
         The samples.
     form : Form
         How they become a model. Its loss must be smooth.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from levelprox import linear_model
+    >>> psi = linear_model(da.from_array(np.eye(4), chunks=(2, 4)), np.ones(4))
+    >>> type(psi).__name__, psi.column_squares.tolist()
+    ('PartitionedModel', [0.25, 0.25, 0.25, 0.25])
     """
 
+    where = "data in parts"
+
     def __init__(self, source: PartitionedSource, form: Form) -> None:
-        if not form.loss.smooth:
-            raise InvalidInputError(
-                f"the loss {form.loss.name!r} has kinks, and is for data in memory only; data in parts take squared, "
-                "huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
-            )
-        self.form, self.loss, self.width = form, form.loss, form.width
+        super().__init__(form, source.n_features + form.fit_intercept)
         self.source = source.transformed(SetForm(form))
-        self.only_contrasts = form.softmax and form.width > 1
-        self.n_all = source.n_features + form.fit_intercept
-        self.features = np.arange(self.n_all)
-        self.shared = SharedState()
         self._summary: Summary | None = None
         self._convex: list[PartitionedModel] = []  # shared by all restrictions
 
@@ -241,12 +242,22 @@ class PartitionedModel(RemoteObjective):
     def partial_sums(self, query: Query) -> PartialSums:
         return self.source.total(Evaluation(query)).times(1 / self.summary.total)
 
-    def accuracy(self, x: Vector) -> float:
-        rows = np.asarray(x, np.float64).reshape(-1, self.width)
-        used = np.flatnonzero(np.any(rows, axis=1))
-        used = used if used.size else np.arange(1)  # x = 0: margins that are 0, of any feature
-        right = self.source.total(CountCorrect(self.features[used], rows[used].ravel()))
-        return right / self.summary.total
+    def _accuracy(self, features: Features, x: Matrix) -> float:
+        return self.source.total(CountCorrect(features, x.ravel())) / self.summary.total
+
+    def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
+        trend = self.source.total(ComputeRayTrend(features, x.ravel()))
+        return trend.falls, trend.rises
+
+    def _middle(self) -> float:
+        return self.summary.middle / self.summary.total
+
+    @property
+    def square_sums(self) -> SquareSums:
+        squares = self.column_squares
+        positive = squares[squares > 0]
+        low, high = (float(positive.min()), float(positive.max())) if positive.size else (1.0, 1.0)
+        return SquareSums(float(positive.size), float(squares.sum()), low, high)
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
         return self.source.total(LeaveOneOut(self.features, before, after, unit, self.summary.total))
@@ -270,23 +281,9 @@ class PartitionedModel(RemoteObjective):
         if not squares.size:
             return 1.0
         bend = self.summary.bend / self.summary.total
-        if self.width > 1 and self.form.softmax:
+        if self.only_contrasts:
             bend = (self.width - 1) / self.width**2
         return float(bend * squares.mean())
-
-    @property
-    def weak_convexity(self) -> float:
-        """μ_ℓ times the trace of A'diag(s)A / Σ s, no less than its largest eigenvalue."""
-        if self.width > 1 and self.form.softmax:
-            return 0.0
-        return self.loss.weak_convexity * float(self.column_squares.sum())
-
-    @property
-    def smoothness(self) -> float:
-        """sup |ℓ''| times that trace; inf where ℓ'' has no bound."""
-        if math.isinf(self.loss.smoothness):
-            return math.inf
-        return self.loss.smoothness * float(self.column_squares.sum()) + self.steepest_ridge()
 
     @property
     def convex_start(self) -> PartitionedModel | None:
@@ -298,29 +295,6 @@ class PartitionedModel(RemoteObjective):
         convex = copy.copy(self._convex[0])
         convex.features, convex.strength = self.features, self.strength
         return convex
-
-    def first_guess(self) -> Vector:
-        x = np.zeros(self.dimension)
-        if self.exempt.size and self.width == 1:
-            x[self.exempt[0]] = self.summary.middle / self.summary.total
-        return x
-
-    def is_separated(self, x: Vector) -> bool:
-        if self.loss.attained or self.is_held(x):
-            return False
-        rows = np.asarray(x, np.float64).reshape(-1, self.width)
-        used = np.flatnonzero(np.any(rows, axis=1))
-        features, point = self.features[used], rows[used].ravel()
-        if self.weak_convexity > 0:
-            return keeps_decreasing(self.evaluate(Query(features, tuple(t * point for t in FARTHER))).values.tolist())
-        ray_trend = self.source.total(ComputeRayTrend(features, point))
-        return ray_trend.falls and not ray_trend.rises
-
-    def advice(self) -> str:
-        squares = self.column_squares
-        squares = squares[squares > 0]
-        spread = math.sqrt(float(squares.max() / squares.min())) if squares.size else 1.0
-        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 
     def __repr__(self) -> str:
         return f"PartitionedModel({self.source!r}, loss={self.loss!r})"

@@ -84,6 +84,15 @@ class Certificate:
         curvature that changes; for losses with kinks by linear programming duality. Never more than ψ(x) − inf ψ, which
         it is where no other bound is found or there was no time to look for one. The rounding of ψ is included. None
         where ψ is known through its values and gradients only, and in certificates of version 0.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, certify, constraints, solve
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.0]), constraints.L1(), 2.0)
+    >>> proof = certify(problem, solve(problem).x)
+    >>> proof.active, proof.infeasibility, proof.kkt < 1e-6
+    (True, 0.0, True)
     """
 
     kkt: float
@@ -177,6 +186,15 @@ def certify(
     Returns
     -------
     Certificate
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, certify, constraints, solve
+    >>> problem = Problem(LinearModel(np.eye(3), [3.0, 1.0, 0.0]), constraints.L1(), 2.0)
+    >>> proof = certify(problem, solve(problem).x)
+    >>> proof.active, proof.infeasibility, proof.kkt < 1e-6
+    (True, 0.0, True)
     """
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"problem must be a Problem, got {type(problem).__name__}")
@@ -217,6 +235,33 @@ def assemble(
     """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain.
 
     Without `bounded` the bound on the multiplier is inf: it may need many passes over the data.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+    psi : float
+        ψ(x).
+    gradient : ndarray of shape (d,)
+        A (sub)gradient of ψ at x.
+    null : NullFit
+    bounded : bool, default=True
+        Whether to compute the bound on the multiplier, which may need many passes over the data; inf otherwise.
+
+    Returns
+    -------
+    Certificate
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints
+    >>> from levelprox.certificate import assemble
+    >>> from levelprox.certificate.null_model import null_fit
+    >>> problem = Problem(LinearModel(np.eye(2), [3.0, 1.0]), constraints.L1(), 2.0)
+    >>> psi, gradient = problem.objective.value_and_gradient(np.array([2.0, 0.0]))
+    >>> assemble(problem, np.array([2.0, 0.0]), psi, gradient, null_fit(problem)).multiplier
+    1.0
     """
     g = problem.g(x)
     if g > problem.level:  # perhaps only as it is rounded up
@@ -253,7 +298,29 @@ def assemble(
 
 
 def not_examined(problem: Problem, x: Vector, psi: float) -> Certificate:
-    """The certificate of a feasible point of which ψ alone is known: there was no time for a gradient."""
+    """The certificate of a feasible point of which ψ alone is known: there was no time for a gradient.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+    psi : float
+        ψ(x).
+
+    Returns
+    -------
+    Certificate
+        With `kkt` and `stationarity` inf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints
+    >>> from levelprox.certificate import not_examined
+    >>> problem = Problem(LinearModel(np.eye(2), [3.0, 1.0]), constraints.L1(), 2.0)
+    >>> not_examined(problem, np.zeros(2), 5.0).examined
+    False
+    """
     g, infimum = problem.g(x), problem.objective.infimum
     distance, check = degenerate_distance(problem)
     support = problem.support(x)

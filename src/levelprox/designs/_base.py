@@ -42,6 +42,14 @@ class Design(ABC):
         Memory the design refers to, the user's arrays included.
     kernel : DesignKernel
         What compiled code takes for X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import as_design
+    >>> X = as_design(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    >>> X.matvec([1.0, 1.0]).tolist(), X.rmatvec([1.0, 1.0]).tolist(), X.gram().tolist()
+    ([3.0, 3.0], [1.0, 5.0], [[1.0, 2.0], [2.0, 13.0]])
     """
 
     shape: tuple[int, int]

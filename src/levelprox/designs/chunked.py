@@ -55,6 +55,18 @@ class Chunked(ABC):
     path, shape, dtype, bounds, names
     nbytes : int
         Of X as it is stored.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from levelprox import open_chunked
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder) / "X.npy", np.arange(12.0).reshape(4, 3))
+    ...     X = open_chunked(Path(folder) / "X.npy", chunk_bytes=48)
+    ...     X.shape, X.n_chunks
+    ((4, 3), 2)
     """
 
     nbytes: int
@@ -291,6 +303,18 @@ def open_chunked(
     ------
     FileFormatError
         Where the file is not of its kind, or of a kind that cannot be read in parts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from levelprox import open_chunked
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder) / "X.npy", np.arange(12.0).reshape(4, 3))
+    ...     X = open_chunked(Path(folder) / "X.npy", chunk_bytes=48)
+    ...     X.shape, X.n_chunks
+    ((4, 3), 2)
     """
     place, size = Path(path), whole("chunk_bytes", chunk_bytes, least=1)
     ending = place.suffix.lower()

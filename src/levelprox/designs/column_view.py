@@ -32,6 +32,13 @@ class SelectedDesign(Design):
     Notes
     -----
     `kernel`, which compiled loops ask for, does need the copy, and makes it when it is first asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import SelectedDesign, as_design
+    >>> SelectedDesign(as_design(np.array([[1.0, 2.0, 3.0]])), [2, 0]).matvec([1.0, 1.0]).tolist()
+    [4.0]
     """
 
     def __init__(self, base: Design, W: ArrayLike) -> None:

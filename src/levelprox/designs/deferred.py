@@ -34,6 +34,15 @@ class DeferredDesign(Design):
     columns : callable
         Some of its columns: called with their indices and a callable that gives X, which it need not read where it has
         them at hand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import DeferredDesign, as_design
+    >>> X = as_design(np.eye(2))
+    >>> later = DeferredDesign((2, 2), X.dtype, X.nbytes, lambda: X, lambda chosen, read: read().columns(chosen))
+    >>> later.matvec([1.0, 2.0]).tolist()
+    [1.0, 2.0]
     """
 
     def __init__(

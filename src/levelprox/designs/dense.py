@@ -29,6 +29,13 @@ class DenseDesign(Design):
     See Also
     --------
     levelprox.designs.as_design : Accepts and checks everything a user may bring.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import DenseDesign
+    >>> DenseDesign(np.eye(3, dtype=np.float32)).column_squares().tolist()
+    [1.0, 1.0, 1.0]
     """
 
     def __init__(self, array: FloatArray) -> None:
@@ -138,6 +145,13 @@ def as_design(X: object, names: Names | None = None) -> Design:
     InvalidInputError
         If `X` is not a non-empty, two-dimensional, finite matrix of real numbers, or if it is a
         sparse matrix whose arrays contradict each other.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> from levelprox.designs import as_design
+    >>> as_design([[1, 2], [3, 4]]), as_design(scipy.sparse.eye_array(2, format="csr"))
+    (DenseDesign(shape=(2, 2), dtype=float64), SparseDesign(shape=(2, 2), dtype=float64))
     """
     if isinstance(X, Design):
         return X

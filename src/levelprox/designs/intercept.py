@@ -37,6 +37,14 @@ class InterceptDesign(Design):
         X, perhaps centred and scaled (`ScaledDesign`), without an intercept of its own.
     ones : ndarray of int64, optional
         Where among the columns the columns of ones are, in ascending order. By default there is one, at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import InterceptDesign, as_design
+    >>> A = InterceptDesign(as_design(np.array([[1.0], [2.0]])))
+    >>> A.shape, A.ones.tolist(), A.matvec([1.0, 10.0]).tolist()
+    ((2, 2), [1], [11.0, 12.0])
     """
 
     has_rows = False
@@ -147,7 +155,24 @@ class InterceptDesign(Design):
 
 
 def scaled_by(design: Design, scale: Vector) -> Design:
-    """X diag(1/scale), where X may be scaled already and have an intercept."""
+    """Return X diag(1/scale), where X may be scaled already and have an intercept.
+
+    Parameters
+    ----------
+    design : Design
+    scale : ndarray of shape (d,)
+
+    Returns
+    -------
+    Design
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import as_design, scaled_by
+    >>> scaled_by(as_design(np.array([[2.0, 4.0]])), np.array([2.0, 4.0])).matvec([1.0, 1.0]).tolist()
+    [2.0]
+    """
     if isinstance(design, InterceptDesign):
         return InterceptDesign(scaled_by(design.base, np.delete(scale, design.ones)), design.ones)
     if isinstance(design, ScaledDesign):
@@ -164,6 +189,24 @@ def standardised(design: Design, sample_weight: Vector | None) -> Design | None:
 
     Dense columns are centred where there is an intercept, and divided by a power of two near their standard deviation.
     Of a sparse X only columns with a large mean are centred: these are stored in full, the others stay sparse.
+
+    Parameters
+    ----------
+    design : Design
+    sample_weight : ndarray of shape (n,) or None
+
+    Returns
+    -------
+    Design or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import as_design, standardised
+    >>> standardised(as_design(np.array([[1.0, 1e6], [2.0, -1e6], [3.0, 1e6]])), None)
+    ScaledDesign(shape=(3, 2), dtype=float64)
+    >>> standardised(as_design(np.array([[1.0], [2.0], [3.0]])), None) is None
+    True
     """
     base = design.base if isinstance(design, InterceptDesign) else design
     if not isinstance(base, DenseDesign | SparseDesign) or (
@@ -187,6 +230,23 @@ def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64
     """Return the coefficients for the data themselves, of coefficients for what `standardised` returned.
 
     `x` has a row for each feature, the last one for the intercept where there is one.
+
+    Parameters
+    ----------
+    design : Design
+    x : ndarray of shape (d, K)
+
+    Returns
+    -------
+    ndarray of shape (d, K)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import ScaledDesign, as_design, unstandardised
+    >>> A = ScaledDesign(as_design(np.array([[1.0], [3.0]])), None, [2.0])
+    >>> unstandardised(A, np.array([[4.0]])).tolist()
+    [[2.0]]
     """
     scaled = design.base if isinstance(design, InterceptDesign) else design
     assert isinstance(scaled, ScaledDesign)
@@ -198,7 +258,23 @@ def unstandardised(design: Design, x: NDArray[np.float64]) -> NDArray[np.float64
 
 
 def units_of(design: Design) -> Vector:
-    """Return factors from coefficients for what `standardised` returned to those for the data; 1 for the intercept."""
+    """Return factors from coefficients for what `standardised` returned to those for the data; 1 for the intercept.
+
+    Parameters
+    ----------
+    design : Design
+
+    Returns
+    -------
+    ndarray of shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import ScaledDesign, as_design, units_of
+    >>> units_of(ScaledDesign(as_design(np.array([[1.0], [3.0]])), None, [2.0])).tolist()
+    [0.5]
+    """
     scaled = design.base if isinstance(design, InterceptDesign) else design
     assert isinstance(scaled, ScaledDesign)
     factors = scaled.unscaled(np.ones(scaled.shape[1]))[0]
@@ -209,6 +285,23 @@ def precise_matvec(design: Design, x: Vector, offset: Vector | None = None) -> V
     """Return Xx + offset, summed in double-double arithmetic; one pass over the columns with x_j ≠ 0.
 
     Entries of centred columns are centred before they are multiplied, and have a relative error of an ulp or two.
+
+    Parameters
+    ----------
+    design : Design
+    x : ndarray of shape (d,)
+    offset : ndarray of shape (n,), optional
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.designs import as_design, precise_matvec
+    >>> precise_matvec(as_design(np.array([[1e16, 1.0, -1e16]])), np.ones(3)).tolist()
+    [1.0]
     """
     total = np.zeros(design.shape[0]) if offset is None else offset.astype(np.float64)
     rest = np.zeros(design.shape[0])

@@ -48,6 +48,14 @@ class SparseDesign(Design):
     See Also
     --------
     levelprox.designs.as_design : Accepts and checks everything a user may bring.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> from levelprox.designs import as_design
+    >>> X = as_design(scipy.sparse.csr_array([[0.0, 2.0], [1.0, 0.0]]))
+    >>> X.stored, X.matvec([1.0, 1.0]).tolist()
+    (2, [2.0, 1.0])
     """
 
     def __init__(

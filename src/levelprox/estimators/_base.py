@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._solve import generator
@@ -22,6 +21,7 @@ from levelprox._typing import FloatArray, Vector
 from levelprox._validation import as_array, option, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.backends import RemoteObjective
+from levelprox.backends.dispatch import is_remote
 from levelprox.designs import Design, as_design
 from levelprox.designs.moments import moments_of
 from levelprox.driver.run_identity import fingerprint
@@ -30,16 +30,16 @@ from levelprox.estimators._callbacks import (
     CallbackSupportMixin,
     available_if,
     missing_attribute,
-    watching,
-    with_estimator_warnings,
+    observing,
 )
+from levelprox.estimators._data import Prepared, RemoteSamples, Samples, check_in_memory, remote_samples
 from levelprox.estimators._fit import Task
+from levelprox.estimators._fit_path import FitPath
 from levelprox.estimators._fixed_ridge_fit import Solution
 from levelprox.estimators._input import READING, check_numbers, naming_the_place, warn_of_rounding
 from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import Budget, Parameters, boolean, budgets_of
-from levelprox.estimators._prediction import Selector, selects
-from levelprox.estimators._remote import Elsewhere, check_in_memory, where_it_is
+from levelprox.estimators._parameters import Budget, boolean
+from levelprox.estimators._prediction import Selector, dispatched, selects
 from levelprox.estimators._standardization import Standardization
 from levelprox.estimators._summary import NotebookCard, Summarising
 from levelprox.estimators.persistence import Saving
@@ -49,27 +49,23 @@ from levelprox.objectives import Model
 from levelprox.result import Status
 from levelprox.subset.result import with_name
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-#: Numbers of features, levels and costs of a path where none are given.
-_MOST_COUNTS, _LEVELS = 30, 20
-
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     Summarising,
     NotebookCard,
-    Elsewhere,
     Saving,
     CallbackSupportMixin,
     Selector,
-    Parameters,
+    FitPath,
     auto_wrap_output_keys=(),
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
-    transform = available_if(selects)(where_it_is(Selector.transform))
+    transform = available_if(selects)(dispatched(Selector.transform))
+
+    #: How scikit-learn reads y.
+    _reading_of_y: dict[str, Any] = {}  # noqa: RUF012
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
@@ -140,19 +136,55 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _fitted_state(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_stream"}
 
-    @abstractmethod
-    def _task(self, X: object, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
-        """The data, encoded and standardised."""
+    def _samples(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any = None, exposure: Any = None
+    ) -> Samples | RemoteSamples:
+        """Read the data of a fit, wherever they are; set the attributes that describe them."""
+        if self.device is not None or is_remote(X):
+            return remote_samples(self, X, y, sample_weight, self._remote_offset(offset, exposure))
+        data, target = self._read(X, y, **self._reading_of_y)
+        weight, design = self._weights(sample_weight, data.shape[0]), self._design(data)
+        more = {name: values for name, values in (("offset", offset), ("exposure", exposure)) if values is not None}
+        self.__dict__.pop("fitted_on_", None)  # these are on the host
+        given = {name: np.asarray(values) for name, values in more.items()}
+        self.data_fingerprint_ = fingerprint(design, target, weight, **given)
+        return Samples(data, target, weight, more, design)
 
-    def _new_task(
-        self,
-        standardization: Standardization,
-        objective: Model | RemoteObjective,
-        budget: Budget,
-        unit: float,
-        total: float | None,
-    ) -> Task:
-        constraint = constraint_of(self.constraint, unit if budget.features is None else 1.0)
+    def _remote_offset(self, offset: Any, exposure: Any) -> Any:
+        """Return what is added to the margins of remote samples."""
+        return None
+
+    @abstractmethod
+    def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
+        """Return samples with known classes, weights and units."""
+
+    def _fit_samples(self, samples: Samples | RemoteSamples) -> Self:
+        """Fit the samples under the budget of the estimator."""
+        known = getattr(self, "classes_", None)
+        prepared = self._prepare(samples)
+        budget = self._budget(prepared.count(self))
+        if isinstance(samples, RemoteSamples) and self.checkpoint is not None and budget.features is not None:
+            raise InvalidInputError("a checkpoint of a search for n_features is for data in memory; give a level")
+        task = self._task(prepared, budget)
+        self._forget()
+        same = known is None or self._same_classes(known)
+        return self._fit(task, budget, self._previous(task) if same else None)
+
+    def _task(self, prepared: Prepared, budget: Budget, standardization: Standardization | None = None) -> Task:
+        """Return the objective and the settings of fits.
+
+        Parameters
+        ----------
+        prepared : Prepared
+        budget : Budget
+            One of those that the task is for: all are of one kind.
+        standardization : Standardization, optional
+            By default that of the data.
+        """
+        standardization = prepared.standardization(self) if standardization is None else standardization
+        objective = prepared.objective(self, standardization)
+        self._check_objective(objective, budget)
+        constraint = constraint_of(self.constraint, prepared.unit if budget.features is None else 1.0)
         self._check_for(budget)
         generator(self.random_state)
         positive = self._positive(standardization.scale.size)
@@ -192,7 +224,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             task = replace(task, deviations=standardization.deviations(getattr(objective, "sample_weight", None)))
         if ridge is not None:
             return task.ridged(ridge)
-        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, total))
+        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, prepared.total))
+
+    def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
+        """Raise where there is no solver for an objective."""
 
     def _standardization_of(self, X: object, weight: Vector | None, width: int) -> Standardization:
         intercept = boolean("fit_intercept", self.fit_intercept)
@@ -201,15 +236,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             return Standardization.standardized(X, weight, intercept, width, names)
         return Standardization(X, None, None, intercept, width, names)
 
-    def _remember(self, design: Design, y: NDArray[Any], weight: Vector | None, **more: ArrayLike | None) -> None:
-        """By what the data of this fit are known again."""
-        given = {name: np.asarray(values) for name, values in more.items() if values is not None}
-        self.__dict__.pop("fitted_on_", None)  # these are on the host
-        self.data_fingerprint_ = fingerprint(design, y, weight, **given)
-
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
         """Fit, and set what a fitted estimator has."""
-        with watching(self, task) as observer:
+        with observing(self, task) as observer:
             solution = task.observed_by(observer).fit(budget, previous)
         self._keep(task, budget, solution)
         if solution.status is Status.INTERRUPTED:
@@ -224,14 +253,14 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             )
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        coef = np.atleast_2d(self.coef_)
         if coef.shape != (task.standardization.width, task.standardization.scale.size):
             warn(
                 f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
                 f"{(task.standardization.width, task.standardization.scale.size)}; it starts afresh"
             )
             return None
-        return task.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+        return task.inside_of(self)
 
     def _keep(self, task: Task, budget: Budget, solution: Solution) -> None:
         self._set_coefficients(solution.coef, solution.intercept)
@@ -379,100 +408,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         for k, row in enumerate(coef):
             margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
         return margins.astype(design.dtype, copy=False)
-
-    # --- several budgets
-
-    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
-        """Return the budgets that `fit_path` takes by default, for data of this shape.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            The shape of X.
-
-        Returns
-        -------
-        list of float
-            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
-            it chooses from.
-        """
-        return [budget.value for budget in self._budgets(n_samples, n_features)]
-
-    @with_estimator_warnings
-    def fit_path(
-        self,
-        X: object,
-        y: ArrayLike,
-        *,
-        n_features: ArrayLike | None = None,
-        level: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        **fit_params: ArrayLike | None,
-    ) -> list[Any]:
-        """Fit the model under several budgets. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        n_features : array-like of int, optional
-            Numbers of features; give these or `level`. By default those of `path_budgets`.
-        level : array-like of float, optional
-            Levels; each fit starts at the one before.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        list of SparseClassifier or SparseRegressor
-            Fitted, in ascending order of the budgets.
-        """
-        return self._along(X, y, n_features, level, sample_weight, fit_params)
-
-    @with_estimator_warnings
-    def _along(
-        self,
-        X: object,
-        y: ArrayLike,
-        n_features: ArrayLike | None,
-        level: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        more: dict[str, Any],
-    ) -> list[Any]:
-        model: Any = self._single()
-        if "ridge" in (chosen := getattr(self, "best_params_", {})):
-            model.set_params(ridge=chosen["ridge"])
-        data, target = model._read(X, y, **({} if is_classifier(model) else {"y_numeric": True}))
-        weight = model._weights(sample_weight, data.shape[0])
-        if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError(
-                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
-            )
-        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
-        task: Task = model._task(data, target, weight, budgets[0], **more)
-        fits = []
-        for budget, solution in zip(budgets, task.each(budgets), strict=True):
-            fits.append(copy.copy(model))
-            fits[-1]._keep(task, budget, solution)
-        return fits
-
-    def _single(self) -> Any:
-        """The estimator for one budget, without anybody to tell."""
-        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
-
-    def _budgets(self, n: int, d: int) -> list[Budget]:
-        """Where none are given: up to what the estimator asks for."""
-        asked = self._budget(n)
-        if asked.cost is not None:
-            costs = np.unique(np.linspace(0, asked.cost, _LEVELS + 1)).tolist()
-            most = d if self.n_features is None else asked.features
-            return [Budget(features=most, cost=cost) for cost in costs]
-        if asked.level is not None:
-            return [Budget(level=level) for level in np.unique(np.linspace(0, asked.level, _LEVELS + 1)[1:]).tolist()]
-        most = min(int(asked.value), d)
-        counts = np.unique(np.linspace(0, most, min(most, _MOST_COUNTS) + 1).astype(np.int64))
-        return [Budget(features=k) for k in counts.tolist()]
 
     if not TYPE_CHECKING:  # else every attribute would be there
 

@@ -1,11 +1,8 @@
-"""Whom to tell how a fit is doing: the user's callback, scikit-learn's, and the progress that `verbose` asks for.
+"""Around a fit: callbacks, progress, warnings, time limits, and methods that are not always available.
 
-scikit-learn's callbacks (`set_callbacks`, since 1.9), and their absence before.
-
-A fit is a task whose subtasks are its steps; where the budget is chosen, it has two: the search, whose subtasks are the
-folds or fits, and the fit of all data. How many steps there will be is not known in advance.
-
-Methods and attributes that are not always there: the error says why, and what to do.
+Callbacks of scikit-learn (`set_callbacks`, since version 1.9) see a fit as a task whose subtasks are its steps. Where
+the budget is chosen it has two subtasks: the search, whose subtasks are folds or fits, and the fit of all data. The
+number of steps is not known in advance.
 """
 
 from __future__ import annotations
@@ -59,9 +56,9 @@ with_estimator_warnings = convergence_warnings_as(ConvergenceWarning)
 
 
 @contextmanager
-def watching(estimator: Any, task: Task) -> Iterator[Observer | None]:
-    """The one observer of a fit, or None where nobody wants to know."""
-    verbose, callback = check_watchers(estimator)
+def observing(estimator: Any, task: Task) -> Iterator[Observer | None]:
+    """Yield the observer of a fit, or None where there is neither a callback nor progress to show."""
+    verbose, callback = check_verbose_and_callback(estimator)
     with ExitStack() as stack:
         steps = stack.enter_context(steps_of(estimator))
         progress = stack.enter_context(showing(type(estimator).__name__)) if verbose else None
@@ -69,12 +66,12 @@ def watching(estimator: Any, task: Task) -> Iterator[Observer | None]:
             yield None
             return
 
-        yield _Told(estimator, task, progress, callback, steps)
+        yield _FitObserver(estimator, task, progress, callback, steps)
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """Hands each record on to all that want to know."""
+class _FitObserver:
+    """Passes each record on to the callback, the callbacks of scikit-learn and the progress bar."""
 
     estimator: Any
     task: Task
@@ -98,8 +95,8 @@ class _Told:
 
 @contextmanager
 def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterable[Item]], Iterator[Item]]]:
-    """A function that hands on the results of `total` pieces of work, and tells of each."""
-    verbose, _ = check_watchers(estimator)
+    """Yield a function that passes on the results of `total` jobs, and reports each."""
+    verbose, _ = check_verbose_and_callback(estimator)
     with ExitStack() as stack:
         progress = stack.enter_context(showing(type(estimator).__name__, total, f"{what}s")) if verbose else None
 
@@ -114,14 +111,14 @@ def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterab
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Fits that end short are counted; a warning for each of a hundred would hide the one that matters."""
+    """Ignore convergence warnings: fits of folds that end short are counted, and one warning names them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         yield
 
 
-def check_watchers(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:
-    """`verbose` and `callback` of an estimator."""
+def check_verbose_and_callback(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:
+    """Return `verbose` and `callback` of an estimator."""
     verbose, callback = estimator.verbose, estimator.callback
     if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
         raise InvalidInputError(f"verbose must be an integer of at least 0, got {verbose!r}")
@@ -130,32 +127,70 @@ def check_watchers(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord
     return int(verbose), callback
 
 
-def told_to_callbacks(fit: Method) -> Method:
-    """Decorate `fit(self, X, y, sample_weight=None, ...)`: its callbacks hear of its begin and its end."""
-    if with_callbacks is None:
-        return fit
+@contextmanager
+def _sklearn_task(estimator: Any, X: object, y: object, sample_weight: object) -> Iterator[None]:
+    """Report the begin and, of a fit that succeeds, the end of a fit to the callbacks of scikit-learn."""
+    if not hasattr(estimator, "_skl_callbacks"):
+        yield
+        return
+    arguments = {
+        "estimator": estimator,
+        "X": X,
+        "y": y,
+        "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
+    }
+    root = estimator._init_callback_context(max_subtasks=estimator._n_subtasks)
+    root.call_on_fit_task_begin(**arguments)
+    estimator._callback_arguments = arguments
+    try:
+        yield
+    finally:
+        del estimator._callback_arguments
+    root.call_on_fit_task_end(**arguments, reconstruction_attributes={})
+
+
+@contextmanager
+def _restored_on_error(estimator: Any) -> Iterator[None]:
+    """Put the state of an earlier fit back where this one raises an error."""
+    before = estimator._fitted_state()
+    try:
+        yield
+    except Exception:
+        for name in estimator._fitted_state():
+            del estimator.__dict__[name]
+        estimator.__dict__.update(before)
+        raise
+
+
+def fit_method(fit: Method) -> Method:
+    """Decorate `fit(self, X, y, sample_weight=None, ...)` of an estimator.
+
+    Callbacks of scikit-learn are called. `time_limit` is for all of the fit, from reading the data to the certificate.
+    Convergence warnings have the category of scikit-learn. A fit that raises an error leaves the estimator as it was.
+    """
 
     @functools.wraps(fit)
-    def told(self: Any, X: object, y: object, sample_weight: object = None, *args: Any, **params: Any) -> Any:
-        if not hasattr(self, "_skl_callbacks"):
+    def fitted(self: Any, X: object, y: object, sample_weight: object = None, *args: Any, **params: Any) -> Any:
+        with (
+            _sklearn_task(self, X, y, sample_weight),
+            convergence_warnings_as(ConvergenceWarning),
+            _restored_on_error(self),
+            limited(math.inf if self.time_limit is None else nonnegative("time_limit", self.time_limit)),
+        ):
             return fit(self, X, y, sample_weight, *args, **params)
-        given = {
-            "estimator": self,
-            "X": X,
-            "y": y,
-            "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
-        }
-        root = self._init_callback_context(max_subtasks=self._n_subtasks)
-        root.call_on_fit_task_begin(**given)
-        self._told_of = given
-        try:
-            fitted = fit(self, X, y, sample_weight, *args, **params)
-        finally:
-            del self._told_of
-        root.call_on_fit_task_end(**given, reconstruction_attributes={})
-        return fitted
 
-    return with_callbacks(told)  # type: ignore[no-any-return]
+    return cast(Method, fitted) if with_callbacks is None else with_callbacks(fitted)
+
+
+def partial_fit_method(partial_fit: Method) -> Method:
+    """Decorate `partial_fit` of an estimator; as `fit_method`, without callbacks and time limit."""
+
+    @functools.wraps(partial_fit)
+    def fitted(self: Any, *args: Any, **params: Any) -> Any:
+        with convergence_warnings_as(ConvergenceWarning), _restored_on_error(self):
+            return partial_fit(self, *args, **params)
+
+    return cast(Method, fitted)
 
 
 class Steps:
@@ -170,7 +205,7 @@ class Steps:
     """
 
     def __init__(self, estimator: Any, context: Any) -> None:
-        self.given, self.context = estimator._told_of, context
+        self.given, self.context = estimator._callback_arguments, context
         self.step = self._begun()
 
     def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
@@ -202,12 +237,12 @@ def steps_of(estimator: Any) -> Iterator[Steps | None]:
         return
     own = root if estimator._n_subtasks is None else root.subcontext(task_name="fit-all-data", max_subtasks=None)
     if own is not root:
-        own.call_on_fit_task_begin(**estimator._told_of)
+        own.call_on_fit_task_begin(**estimator._callback_arguments)
     steps = Steps(estimator, own)
     yield steps
     steps.close()
     if own is not root:
-        own.call_on_fit_task_end(**estimator._told_of)
+        own.call_on_fit_task_end(**estimator._callback_arguments)
 
 
 def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
@@ -227,7 +262,7 @@ def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) ->
     if root is None:
         yield from results
         return
-    given = estimator._told_of
+    given = estimator._callback_arguments
     search = root.subcontext(task_name="search", max_subtasks=total).call_on_fit_task_begin(**given)
     for _ in range(total):
         piece = search.subcontext(task_name=what).call_on_fit_task_begin(**given)
@@ -313,32 +348,3 @@ def missing_attribute(model: Any, name: str) -> NoReturn:
     if not fitted and (choice or name in OF_A_FIT or name in _OF_ANY_FIT):
         raise AttributeError(f"{plain}: it is not fitted yet. Call fit(X, y) first")
     raise AttributeError(plain, name=name, obj=model)
-
-
-def unchanged_if_refused(method: Method) -> Method:
-    """Decorate a fit: what an earlier one has left is put back, should this one be refused."""
-
-    @functools.wraps(method)
-    @with_estimator_warnings
-    def kept(self: Any, *args: Any, **options: Any) -> Any:
-        before = self._fitted_state()
-        try:
-            return method(self, *args, **options)
-        except Exception:
-            for name in self._fitted_state():
-                del self.__dict__[name]
-            self.__dict__.update(before)
-            raise
-
-    return cast(Method, kept)
-
-
-def within_time_limit(method: Method) -> Method:
-    """Decorate a fit: `time_limit` is for all of it, from reading the data to the certificate."""
-
-    @functools.wraps(method)
-    def within(self: Any, *args: Any, **options: Any) -> Any:
-        with limited(math.inf if self.time_limit is None else nonnegative("time_limit", self.time_limit)):
-            return method(self, *args, **options)
-
-    return cast(Method, within)

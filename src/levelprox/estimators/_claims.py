@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit, null_fit
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._standardization import Standardization
@@ -131,18 +132,15 @@ def task_of(
     model: Any, design: Any, y: NDArray[Any], weight: Vector | None, more: dict[str, Any]
 ) -> tuple[Task, Vector]:
     """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
-    judge, found = copy.copy(model), []
+    judge = copy.copy(model)
     judge.ridge = getattr(model, "ridge_", 0.0)  # of version 0.1 there is none
-
-    def standardization(X: object, weight: Vector | None, width: int) -> Standardization:
-        fresh = type(model)._standardization_of(model, X, weight, width)
-        found.append(fresh.scale)
-        return Standardization(X, fresh.center, model.scale_ if model.standardize else None, fresh.fit_intercept, width)
-
-    judge._standardization_of = standardization
     if hasattr(model, "feature_cost_"):
         judge.feature_cost = model.feature_cost_
-    return judge._task(design, y, weight, budget_of(model), **more), found[0]
+    prepared = judge._prepare(Samples(design, y, weight, more, design))
+    fresh = prepared.standardization(judge)
+    scale = model.scale_ if model.standardize else None
+    own = Standardization(prepared.X, fresh.center, scale, fresh.fit_intercept, fresh.width)
+    return judge._task(prepared, budget_of(model), own), fresh.scale
 
 
 def subset_problem(task: Task, k: int) -> SubsetProblem:

@@ -12,16 +12,16 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import option, real
-from levelprox.backends._base import DataSource
+from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import check_labels
 from levelprox.designs import as_design
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import available_if
-from levelprox.estimators._fit import Task
+from levelprox.estimators._data import Prepared, PreparedSamples, PreparedSource, RemoteSamples, Samples, in_memory
 from levelprox.estimators._names import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators._parameters import Budget, boolean
-from levelprox.estimators._remote import Prepared, at_hand, where_it_is
+from levelprox.estimators._prediction import dispatched
 from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Logistic, Loss, Multinomial
@@ -43,7 +43,7 @@ def _has_probabilities(model: Classification) -> bool:
 class Classification(ClassifierMixin, SparseLinearModel):
     """A classifier's side of a sparse linear model."""
 
-    @where_it_is
+    @dispatched
     def decision_function(self, X: object) -> FloatArray:
         """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
@@ -54,7 +54,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         z = self._margins(X)
         return z[:, 0] if z.shape[1] == 1 else z
 
-    @where_it_is
+    @dispatched
     def predict(self, X: object) -> NDArray[Any]:
         """The class of the largest margin.
 
@@ -66,7 +66,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(self.classes_[(z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)])
 
     @available_if(_has_probabilities)
-    @where_it_is
+    @dispatched
     def predict_proba(self, X: object) -> FloatArray:
         """Probability of each class, for the logistic loss; the columns are those of `classes_`.
 
@@ -88,7 +88,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
 
     @available_if(_has_probabilities)
-    @where_it_is
+    @dispatched
     def predict_log_proba(self, X: object) -> FloatArray:
         """Logarithms of `predict_proba`.
 
@@ -109,22 +109,43 @@ class Classification(ClassifierMixin, SparseLinearModel):
         """
         from sklearn.metrics import accuracy_score
 
-        y, predicted, sample_weight = at_hand(y, self.predict(X), sample_weight)
+        y, predicted, sample_weight = in_memory(y, self.predict(X), sample_weight)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def _prepared(self, source: DataSource) -> Prepared:
+    def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
+        if isinstance(samples, RemoteSamples):
+            return self._prepare_source(samples)
+        X, y, weight = samples.X if samples.design is None else samples.design, samples.y, samples.weight
+        present = np.ones(y.size, np.bool_) if weight is None else weight > 0
+        self.classes_ = np.unique(y[present])
+        self._check_two()
+        if not np.all(present):
+            rows = np.flatnonzero(present)
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
+        total = None if weight is None else float(weight.sum())
+        weight, n_classes = self._with_class_weight(y, weight), self.classes_.size
+        return PreparedSamples(1.0, total, samples, X, y, weight, {}, 1 if n_classes == 2 else n_classes)
+
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
         loss, intercept = self._loss(), boolean("fit_intercept", self.fit_intercept)
         measured = boolean("standardize", self.standardize)
-        statistics = source.statistics(loss, True, measured and self.class_weight is None)
+        statistics = samples.statistics(loss, True, measured and self.class_weight is None)
         self.classes_, count = statistics.classes, float(np.min(statistics.class_weights, initial=np.inf))
         check_labels(self.classes_)
         self._check_two()
         total = statistics.total
         if self.class_weight is not None:
-            source = source.weighted(self.classes_, self._class_factors(statistics.class_weights))
-            statistics = source.statistics(loss, True, measured)
+            samples = samples.weighted(self.classes_, self._class_factors(statistics.class_weights))
+            statistics = samples.statistics(loss, True, measured)
         form = Form(loss, intercept, classes=self.classes_, softmax=self._softmax() and self.classes_.size > 2)
-        return Prepared(source, form, statistics, total, count, 1.0)
+        return PreparedSource(1.0, total, samples, form, statistics, count)
+
+    def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
+        if budget.features is None and self.classes_.size > 2 and not objective.smooth:
+            raise InvalidInputError(
+                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
+                "ends soon. Use n_features, or loss='squared_hinge'"
+            )
 
     def _check_two(self) -> None:
         if self.classes_.size < 2:
@@ -166,25 +187,6 @@ class Classification(ClassifierMixin, SparseLinearModel):
         check_labels(target)
         check_classification_targets(target)
         return data, target
-
-    def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
-        present = np.ones(y.size, np.bool_) if weight is None else weight > 0
-        self.classes_ = np.unique(y[present])
-        self._check_two()
-        if not np.all(present):
-            rows = np.flatnonzero(present)
-            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
-        total = None if weight is None else float(weight.sum())
-        weight = self._with_class_weight(y, weight)
-        n_classes = self.classes_.size
-        standardization = self._standardization_of(X, weight, 1 if n_classes == 2 else n_classes)
-        objective = self._objective(standardization, y, weight)
-        if budget.features is None and n_classes > 2 and not objective.smooth:
-            raise InvalidInputError(
-                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
-                "ends soon. Use n_features, or loss='squared_hinge'"
-            )
-        return self._new_task(standardization, objective, budget, 1.0, total)
 
     def _objective(self, standardization: Standardization, y: NDArray[Any], weight: Vector | None) -> Model:
         """ψ of these samples."""

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import available_if, told_to_callbacks, unchanged_if_refused, within_time_limit
-from levelprox.estimators._classification import Classification, rarest
+from levelprox.estimators._callbacks import available_if, fit_method, partial_fit_method
+from levelprox.estimators._classification import Classification
 from levelprox.estimators._fixed_ridge_fit import Callback
 from levelprox.estimators._streaming import Streaming, counts_features
 from levelprox.io.checkpoint import Checkpoint
@@ -221,9 +221,7 @@ class SparseClassifier(Classification, Streaming):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -239,20 +237,10 @@ class SparseClassifier(Classification, Streaming):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._fit_elsewhere(X, y, sample_weight)
-        data, target = self._read(X, y)
-        weight = self._weights(sample_weight, data.shape[0])
-        budget = self._budget(rarest(target, weight))
-        known = getattr(self, "classes_", None)
-        design = self._design(data)
-        task = self._task(design, target, weight, budget)
-        self._forget()
-        self._remember(design, target, weight)
-        return self._fit(task, budget, self._previous(task) if self._same_classes(known) else None)
+        return self._fit_samples(self._samples(X, y, sample_weight))
 
     @available_if(counts_features)
-    @unchanged_if_refused
+    @partial_fit_method
     def partial_fit(
         self,
         X: object,

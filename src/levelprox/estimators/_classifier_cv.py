@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import fit_method
 from levelprox.estimators._classification import Classification
 from levelprox.estimators._classifier import SparseClassifier
 from levelprox.estimators._cross_validation import Choosing
 from levelprox.estimators._fixed_ridge_fit import Callback
-from levelprox.estimators._fold_fits import Samples
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.losses import Loss
 from levelprox.methods.subsolvers import Subsolver
@@ -174,9 +173,7 @@ class SparseClassifierCV(Classification, Choosing):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
         """Choose the budget, then fit all data with it.
 
@@ -194,11 +191,4 @@ class SparseClassifierCV(Classification, Choosing):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._choose_elsewhere(X, y, sample_weight, params)
-        data, target = self._read(X, y)
-        design = self._design(data)  # names the rows of X, not those of a fold
-        weight = self._weights(sample_weight, data.shape[0])
-        samples = Samples(data, target, weight, {})
-        self._remember(design, target, weight)
-        return self._choose_and_fit(samples, params)
+        return self._choose_and_fit(self._samples(X, y, sample_weight), params)

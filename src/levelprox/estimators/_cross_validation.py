@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice, takewhile
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -35,12 +36,12 @@ from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import counting
 from levelprox.estimators._criteria import CRITERIA, Ranking, check_likelihood, comparable, deviance, groups_of, price
+from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fold_fits import (
     LABELS,
     Found,
     KeptTasks,
-    Samples,
     Scored,
     Share,
     Splits,
@@ -53,7 +54,6 @@ from levelprox.estimators._fold_fits import (
     score_fold,
 )
 from levelprox.estimators._parameters import Budget, boolean, budgets_of, cost_budgets
-from levelprox.estimators._remote import ChoosingElsewhere
 from levelprox.estimators._ridge_selection import ChoosingRidges
 from levelprox.estimators._squared_loss_folds import fold_fits, score_quickly
 from levelprox.exceptions import CheckpointError, InvalidInputError, warn
@@ -64,34 +64,62 @@ DEFAULT_GRID, SAMPLES_FOR_A_FEATURE = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 2
 _OF_NO_CONSEQUENCE = ("verbose", "callback", "checkpoint", "resume", "n_jobs")
 _FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
 _LATE = 0.3  # seconds after that at which processes are no longer waited for
+_REMOTE_FOLDS = 5  # of remote data by default
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
-class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
+class Choosing(ChoosingRidges, SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
 
-    def _choose_and_fit(self, samples: Samples, params: dict[str, Any]) -> Self:
-        """The fit of all data under the best budget of the grid."""
+    def _choose_and_fit(self, samples: Samples | RemoteSamples, params: dict[str, Any]) -> Self:
+        """Fit all data under the best budget of the grid."""
+        if isinstance(samples, RemoteSamples):
+            self._check_remote(params)
+            self._prepare(samples)  # which gives their shape
+        else:
+            samples = replace(samples, design=None)  # training parts are rows of X
 
         def task(budget: Budget) -> Task:
-            return self._task(samples.X, samples.y, samples.weight, budget, **samples.more)
+            return self._task(self._prepare(samples), budget)
 
         def identity() -> dict[str, str]:
             options = {name: value for name, value in self.get_params().items() if name not in _OF_NO_CONSEQUENCE}
-            return identity_without_level(task(self._grid(*samples.X.shape)[0]).objective, **options)
+            return identity_without_level(task(self._grid(*samples.shape)[0]).objective, **options)
 
         with open_checkpoint(self.checkpoint, self.resume, identity, (*KINDS, Scored)) as journal:
             budget = self._search(samples, params, journal.part("choosing"))
             return self._fit_chosen(replace(task(budget), checkpoint=journal.part("fit")), budget)
 
-    def _search(self, samples: Samples, params: dict[str, Any], journal: SavedState) -> Budget:
-        """The best of the grid, with `cv_results_` and what goes with it."""
-        n, d = samples.X.shape
+    def _check_remote(self, params: dict[str, Any]) -> None:
+        """Raise where parameters are for data in memory."""
+        self._check_criterion()
+        if self._criterion == "cv" and self.scoring is not None:
+            raise InvalidInputError("scoring is for data in memory; of remote data the loss judges, scoring=None")
+        if self._criterion != "cv":
+            check_likelihood(self._criterion, self._loss().name)
+            if self._loss().name == "gamma":
+                raise InvalidInputError("criteria of gamma are for data in memory: they need the mean of log y")
+        given = [name for name, value in params.items() if value is not None]
+        if given or not (self.cv is None or (isinstance(self.cv, Integral) and int(self.cv) >= 2)):
+            what = given[0] if given else f"cv={self.cv!r}"
+            raise InvalidInputError(f"{what} is for data in memory; of remote data cv is a number of at least 2 folds")
+        if self.checkpoint is not None:
+            raise InvalidInputError("a checkpoint of a choice is for data in memory; the fit at one level can have one")
+        if self._ridges():
+            raise InvalidInputError(f"a grid of ridges is for data in memory; give one, got ridge={self.ridge!r}")
+
+    def _search(self, samples: Samples | RemoteSamples, params: dict[str, Any], journal: SavedState) -> Budget:
+        """Return the best of the grid, and set `cv_results_` and what goes with it."""
+        n, d = samples.shape
         self._check_criterion()
         if self._criterion == "cv":
-            scorer, splits, score_params = self._judges(samples, params)
+            scorer, score_params = None, dict[str, Any]()
+            if isinstance(samples, RemoteSamples):
+                splits: Splits = self._remote_splits(n)
+            else:
+                scorer, splits, score_params = self._judges(samples, params)
             budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, journal)
         else:
             check_likelihood(self._criterion, self._loss().name)
@@ -201,6 +229,14 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
 
     # --- by folds
 
+    def _remote_splits(self, n: int) -> Splits:
+        """Return the folds of n remote samples: each has about as many rows of every partition, by a seed."""
+        folds = _REMOTE_FOLDS if self.cv is None else int(self.cv)
+        if n < folds:
+            raise InvalidInputError(f"cv={folds} is more than the {n} samples there are")
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        return [(RemoteFold(i, folds, seed, False), RemoteFold(i, folds, seed, True)) for i in range(folds)]
+
     def _judges(self, samples: Samples, params: dict[str, Any]) -> tuple[Any, Splits, dict[str, Any]]:
         """Who scores, on which folds, and what a scorer is told besides."""
         splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
@@ -226,22 +262,26 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
 
     def _by_folds(
         self,
-        samples: Samples,
+        samples: Samples | RemoteSamples,
         budgets: list[Budget],
         splits: Splits,
         scorer: Any,
         score_params: dict[str, Any],
         journal: SavedState,
     ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
-        """Scores of each candidate on each fold; levels of a fold are solved together, one after another."""
-        if self._chooses_ridge(budgets[0]):
-            return self._by_folds_and_ridges(samples, budgets, splits, scorer, score_params, journal)
-        single = self._single().set_params(**self._by_index(samples.X.shape[1]))
-        known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
-        together = budgets[0].features is None
+        """Score each candidate on each fold; levels of a fold, and all budgets of remote data, are solved together."""
+        together, known, folds = budgets[0].features is None, None, "none"
+        single = self._single().set_params(**self._by_index(samples.shape[1]))
+        if isinstance(samples, RemoteSamples):
+            together = True
+        else:
+            if self._chooses_ridge(budgets[0]):
+                return self._by_folds_and_ridges(samples, budgets, splits, scorer, score_params, journal)
+            folds = hashed_folds(splits)
+            known = fold_fits(single, samples, splits, budgets, self.scoring) if budgets[0].ridge is None else None
         groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         jobs = [(group, fold) for group in groups for fold in range(len(splits))]
-        tasks = KeptTasks(is_shared(samples))
+        tasks, n_jobs = KeptTasks(is_shared(samples)), self._jobs(samples)
         work = (
             delayed(score_fold)(
                 share,
@@ -257,16 +297,16 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             else delayed(score_quickly)(
                 known, fold, single, samples, splits[fold][1], group, scorer, rows_of(score_params, splits[fold][1])
             )
-            for share, (group, fold) in zip(self._shares(len(jobs)), jobs, strict=False)
+            for share, (group, fold) in zip(self._shares(len(jobs), n_jobs), jobs, strict=False)
         )
         found: Found = {}
-        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", hashed_folds(splits), journal)
+        outcomes = self._outcomes(work, len(jobs), "fold" if together else "fit", folds, journal, n_jobs)
         for outcome, (group, fold) in zip(outcomes, jobs, strict=False):  # fewer where a time limit ends them
             found.update({(*budget.key, fold): one for budget, one in zip(group, outcome, strict=False)})
         return self._of_folds(budgets, found, samples, splits)
 
     def _of_folds(
-        self, budgets: list[Budget], found: Found, samples: Samples, splits: Splits
+        self, budgets: list[Budget], found: Found, samples: Samples | RemoteSamples, splits: Splits
     ) -> tuple[list[Budget], dict[str, NDArray[Any]], int]:
         """The candidates that were examined, their results, and the best of them."""
         folds = range(len(splits))
@@ -275,7 +315,7 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             return budgets[:1], self._unexamined(budgets[:1], len(splits)), 0
         table = [[found[*budget.key, fold] for fold in folds] for budget in examined]
         left_out = sum(one.left_out for one in table[0])
-        if left_out:
+        if left_out and isinstance(samples, Samples):
             warn(left_out_words(left_out, samples.y, splits))
         return examined, *self._by_scores(examined, table)
 
@@ -345,7 +385,7 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             )
 
     def _outcomes(
-        self, work: Iterable[Any], total: int, what: str, folds: str, journal: SavedState
+        self, work: Iterable[Any], total: int, what: str, folds: str, journal: SavedState, n_jobs: int | None
     ) -> Iterator[list[Scored]]:
         """What comes of the pieces of work, in their order; those that the journal knows are not done again."""
         known = journal.state or {"folds": folds, "scored": ()}
@@ -355,21 +395,25 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
             )
         scored = list(known["scored"])
         with counting(self, total, what) as follow:
-            rest = _until_the_limit(self.n_jobs, islice(work, len(scored), None))
+            rest = _until_the_limit(n_jobs, islice(work, len(scored), None))
             for i, outcome in enumerate(follow(chain(known["scored"], rest))):
                 if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                     scored.append(outcome)
                     journal.keep({"folds": folds, "scored": tuple(scored)})
                 yield outcome
 
-    def _shares(self, count: int) -> Iterator[Share]:
+    def _jobs(self, samples: Samples | RemoteSamples) -> int | None:
+        """Return the number of processes: remote data are read by workers of their own."""
+        return 1 if isinstance(samples, RemoteSamples) else self.n_jobs
+
+    def _shares(self, count: int, n_jobs: int | None) -> Iterator[Share]:
         """What each of so many pieces of work may take of the time that is left; no more once there is none.
 
         A part of it is for the fit of all data. Time that a piece leaves is there for those after it.
         """
         # Now, and not when joblib asks for a share: it does so in other threads, which have no limit.
         until = time.time() + _seconds_to_choose()
-        workers = effective_n_jobs(self.n_jobs)
+        workers = effective_n_jobs(n_jobs)
         shares = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
         return takewhile(lambda share: share.seconds > 0, shares)
 
@@ -386,29 +430,34 @@ class Choosing(ChoosingRidges, ChoosingElsewhere, SparseLinearModel):
     # --- by a criterion
 
     def _by_criterion(
-        self, samples: Samples, budgets: list[Budget], journal: SavedState
+        self, samples: Samples | RemoteSamples, budgets: list[Budget], journal: SavedState
     ) -> tuple[dict[str, NDArray[Any]], int]:
-        single, loss = self._single().set_params(**self._by_index(samples.X.shape[1])), self._loss().name
-        groups = _of_one_ridge(budgets) if budgets[0].features is None else [[budget] for budget in budgets]
+        single, loss = self._single().set_params(**self._by_index(samples.shape[1])), self._loss().name
+        together = budgets[0].features is None or isinstance(samples, RemoteSamples)
+        groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         ordered = [budget.key for group in groups for budget in group]
+        n_jobs = self._jobs(samples)
         work = (
             delayed(fit_all)(share, single, samples, group)
-            for share, group in zip(self._shares(len(groups)), groups, strict=False)
+            for share, group in zip(self._shares(len(groups), n_jobs), groups, strict=False)
         )
-        outcomes = [one for outcome in self._outcomes(work, len(groups), "fit", "none", journal) for one in outcome]
+        outcomes = [
+            one for outcome in self._outcomes(work, len(groups), "fit", "none", journal, n_jobs) for one in outcome
+        ]
         known = dict(zip(ordered, outcomes, strict=False))  # fewer where a time limit ends them
         first = budgets[:1]
         budgets = _examined(budgets, [budget.key in known for budget in budgets])
         if not budgets:
             return self._unexamined(first, 0), 0
         found = [known[budget.key] for budget in budgets]
-        n = float(samples.y.size if samples.weight is None else samples.weight.sum())
         psi = np.array([one.score for one in found])
         counts = np.array([one.n_selected for one in found])
         freedom = np.array([one.freedom for one in found])
         diverging = np.array([one.diverging for one in found])
-        log_y = float(np.average(np.log(samples.y), weights=samples.weight)) if loss == "gamma" else 0.0
-        return self._by_price(budgets, psi, counts, freedom, diverging, n, samples.X.shape[1], log_y)
+        log_y = 0.0
+        if loss == "gamma" and isinstance(samples, Samples):
+            log_y = float(np.average(np.log(samples.y), weights=samples.weight))
+        return self._by_price(budgets, psi, counts, freedom, diverging, samples.total, samples.shape[1], log_y)
 
     def _by_price(
         self,

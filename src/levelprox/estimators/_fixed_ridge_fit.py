@@ -141,6 +141,11 @@ class FixedRidgeFit:
         signs[counted] = np.broadcast_to(self.positive, self.standardization.scale.shape)[features[counted]]
         return unit, signs
 
+    def inside_of(self, model: Any) -> Vector:
+        """Return x of a fitted model."""
+        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        return self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+
     def inside(self, solution: Solution) -> Vector:
         """Return x of a solution."""
         return self.standardization.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))

@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
-from levelprox._typing import Vector
+from levelprox._typing import Rows
+from levelprox.backends import RemoteObjective
 from levelprox.designs import as_design
 from levelprox.driver.run_identity import hashed
 from levelprox.estimators._callbacks import quiet, with_estimator_warnings
+from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
 from levelprox.estimators._parameters import Budget
@@ -35,29 +37,6 @@ from levelprox.subset.column_cache import forget
 LABELS = "accuracy"
 _SMALL = 2**22  # entries of X that are stored
 _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """What a model is fitted to or judged by.
-
-    Attributes
-    ----------
-    X, y : the data, validated
-    weight : ndarray of shape (n,), optional
-    more : dict of str to ndarray of shape (n,)
-        What else there is for each sample: offset, exposure.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    weight: Vector | None
-    more: dict[str, NDArray[Any]]
-
-    def part(self, rows: NDArray[np.intp]) -> Samples:
-        """Some of the samples."""
-        more = {name: values[rows] for name, values in self.more.items()}
-        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
 
 
 @dataclass(frozen=True)
@@ -99,6 +78,9 @@ class Scored:
     cut_short: bool = False
     features: tuple[int, ...] = ()
 
+
+#: Samples of a training or test part.
+Part = Rows | RemoteFold
 
 #: The scores of fits by budget, ridge and fold.
 Found = dict[tuple[float, float | None, int], Scored]
@@ -157,9 +139,9 @@ class Share:
 def score_fold(
     share: Share,
     single: Any,
-    samples: Samples,
-    train: NDArray[np.intp],
-    test: NDArray[np.intp],
+    samples: Samples | RemoteSamples,
+    train: Part,
+    test: Part,
     budgets: list[Budget],
     scorer: Any,
     score_params: dict[str, Any],
@@ -171,11 +153,44 @@ def score_fold(
     """
     if share.seconds <= 0:
         return []
-    judged = samples.part(test)
-    return [
-        scored(model, judged, seconds, diverging, scorer, score_params)
-        for model, seconds, diverging in fitted_under(share, single, samples, train, budgets, kept)
-    ]
+    judged = _part(samples, test)
+    fits = fitted_under(share, single, samples, train, budgets, kept)
+    if isinstance(judged, RemoteSamples):
+        return _scored_remotely(judged, list(fits))
+    return [scored(fit.model, judged, fit.seconds, fit.diverging, scorer, score_params) for fit in fits]
+
+
+def _part(samples: Samples | RemoteSamples, rows: Part | None) -> Samples | RemoteSamples:
+    """Return some of the samples, or all."""
+    if rows is None:
+        return samples
+    if isinstance(samples, RemoteSamples):
+        assert isinstance(rows, RemoteFold)
+        return samples.part(rows)
+    assert not isinstance(rows, RemoteFold)
+    return samples.part(rows)
+
+
+def _scored_remotely(judged: RemoteSamples, fits: list[FoldFit]) -> list[Scored]:
+    """Return how fits do on remote samples, by the mean loss; the accuracy is computed where fits may diverge."""
+    objective = fits[0].task.objective
+    assert isinstance(objective, RemoteObjective)
+    judge = judged.source.model(objective.form)
+    found = []
+    for fit in fits:
+        model, x = fit.model, fit.task.inside_of(fit.model)
+        score = Scored(
+            -judge.value_and_gradient(x)[0],
+            model.selected_features_.size,
+            fit.seconds,
+            model.status_.success or model.status_ is Status.DIVERGING,
+            diverging=fit.diverging,
+            by_label=judge.accuracy(x) if is_classifier(model) and not objective.attained else math.nan,
+            by_length=fit.diverging,
+            cut_short=model.status_ is Status.TIME_LIMIT,
+        )
+        found.append(score)
+    return found
 
 
 def scored(
@@ -235,41 +250,63 @@ def told(model: Any, more: dict[str, NDArray[Any]]) -> Any:
 
 
 @with_estimator_warnings
-def fit_all(share: Share, single: Any, samples: Samples, budgets: list[Budget]) -> list[Scored]:
+def fit_all(share: Share, single: Any, samples: Samples | RemoteSamples, budgets: list[Budget]) -> list[Scored]:
     """Return ψ and degrees of freedom of the fits of all data; none without time."""
     found: list[Scored] = []
     if share.seconds <= 0:
         return found
-    for model, seconds, diverging in fitted_under(share, single, samples, None, budgets):
+    for fit in fitted_under(share, single, samples, None, budgets):
+        model = fit.model
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
         each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
         freedom = each * (count + int(model.fit_intercept))
         psi, status = model.certificate_.psi - model._penalty, model.status_
         cut_short = status is Status.TIME_LIMIT
-        found.append(Scored(psi, count, seconds, status.success, freedom, diverging=diverging, cut_short=cut_short))
+        found.append(
+            Scored(psi, count, fit.seconds, status.success, freedom, diverging=fit.diverging, cut_short=cut_short)
+        )
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class FoldFit:
+    """One fit of several under different budgets.
+
+    Attributes
+    ----------
+    model : estimator
+        Fitted.
+    task : Task
+        The same for all of them.
+    seconds : float
+    diverging : bool
+        Whether the loss has no minimiser.
+    """
+
+    model: Any
+    task: Task
+    seconds: float
+    diverging: bool
 
 
 def fitted_under(
     share: Share,
     single: Any,
-    samples: Samples,
-    rows: NDArray[np.intp] | None,
+    samples: Samples | RemoteSamples,
+    rows: Part | None,
     budgets: list[Budget],
     kept: KeptTask | None = None,
-) -> Iterator[tuple[Any, float, bool]]:
-    """Single models under each of the budgets, all by levels or all by features.
-
-    Each comes with the seconds it took, and whether its loss has no minimiser.
+) -> Iterator[FoldFit]:
+    """Fit single models under each of the budgets, all by levels or all by features.
 
     Parameters
     ----------
     share : Share
         Of the time that is left.
     single : estimator
-    samples : Samples
-    rows : ndarray of int, optional
+    samples : Samples or RemoteSamples
+    rows : ndarray of int or RemoteFold, optional
         Those to be fitted; by default all.
     budgets : list of Budget
     kept : KeptTask, optional
@@ -284,22 +321,39 @@ def fitted_under(
             forget(task.objective)
     each = (time.monotonic() - began) / len(budgets)
     for budget, solution in zip(budgets, solutions, strict=True):
-        yield with_solution(model, task, budget, solution), each, diverges(task, budget, solution)
+        diverging = diverges(task, budget, solution)
+        yield FoldFit(with_solution(model, task, budget, solution), task, each, diverging)
 
 
 def prepared(
-    single: Any, samples: Samples, rows: NDArray[np.intp] | None, budget: Budget, kept: KeptTask | None
+    single: Any, samples: Samples | RemoteSamples, rows: Part | None, budget: Budget, kept: KeptTask | None
 ) -> tuple[Any, Task]:
     """Return a model and its task for some samples; see `fitted_under`."""
     if kept is not None and kept.made is not None:
         return kept.made
     model = clone(single)
-    samples = samples if rows is None else samples.part(rows)
-    model.n_features_in_ = samples.X.shape[1]
-    task = replace(model._task(samples.X, samples.y, samples.weight, budget, **samples.more), examine=False)
+    model.n_features_in_ = samples.shape[1]
+    part = _part(samples, rows)
+    remote = isinstance(part, RemoteSamples)
+    made = _prepared_fold(model, part, rows) if isinstance(part, RemoteSamples) else model._prepare(part)
+    task: Task = replace(model._task(made, budget), examine=remote)  # fits of folds in memory need no claims
     if kept is not None:
         kept.made = model, task
     return model, task
+
+
+def _prepared_fold(model: Any, part: RemoteSamples, rows: Part | None) -> Any:
+    """Return remote samples to be fitted; of a fold that leaves none of a class, raise an error that names it."""
+    if not isinstance(rows, RemoteFold):
+        return model._prepare(part)
+    try:
+        found = model._prepare(part)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"without fold {rows.fold}: {error}") from None
+    if is_classifier(model) and part.whole is not None and model.classes_.size < part.whole.classes.size:
+        left = np.setdiff1d(part.whole.classes, model.classes_).tolist()
+        raise InvalidInputError(f"without fold {rows.fold}: no sample is left of class {left[0]!r}; use fewer folds")
+    return found
 
 
 def with_solution(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
@@ -332,17 +386,15 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
     return bool(np.any(x)) and objective.is_separated(x)
 
 
-def is_shared(samples: Samples) -> bool:
+def is_shared(samples: Samples | RemoteSamples) -> bool:
     """Return whether training parts of all folds may be kept: X is small, and fits for different k share much."""
-    return bool(samples.X.size <= _SMALL)  # of a sparse matrix, entries that are stored
+    return isinstance(samples, Samples) and bool(
+        samples.X.size <= _SMALL
+    )  # of a sparse matrix, entries that are stored
 
 
-def more_of(**given: ArrayLike | None) -> dict[str, NDArray[Any]]:
-    """What was given for each sample besides its weight."""
-    return {name: np.asarray(values) for name, values in given.items() if values is not None}
-
-
-Splits = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+#: Training and test part of each fold: rows, or folds of remote data.
+Splits = Sequence[tuple[Any, Any]]
 
 _REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or fewer of them"
 

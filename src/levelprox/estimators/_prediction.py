@@ -7,7 +7,11 @@ A model that was fitted on a device is asked about X on that device only: nothin
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -17,11 +21,16 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox.backends.array_namespace import array_namespace
 from levelprox.backends.device_design import DeviceDesign
+from levelprox.backends.dispatch import is_dask, is_remote
 from levelprox.designs import as_design
+from levelprox.designs.chunked import Chunked
+from levelprox.estimators._data import check_collection, check_in_memory, place_of
 from levelprox.estimators._input import naming_the_place
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Logistic
 from levelprox.losses.log_link import LogLink
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def selects(model: Any) -> bool:
@@ -73,6 +82,7 @@ class Selector(TransformerMixin):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_selected_features)
         """
+        check_in_memory(X=X)
         places = self.get_support(indices=True)
         data = check_array(X, accept_sparse=("csr", "csc"), dtype=None, ensure_min_features=0, ensure_all_finite=False)
         if data.shape[1] != places.size:
@@ -86,6 +96,18 @@ class Selector(TransformerMixin):
         out = np.zeros(shape, data.dtype)
         out[:, places] = data
         return out
+
+    def on_host(self) -> Self:
+        """Return the same model for NumPy arrays, where it was fitted to data on a device.
+
+        Returns
+        -------
+        SparseClassifier, SparseRegressor or one of their CV twins
+            With the same coefficients.
+        """
+        model = copy.copy(self)
+        model.__dict__.pop("fitted_on_", None)
+        return model
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the selected features.
@@ -105,12 +127,6 @@ class Selector(TransformerMixin):
         if known is not None and not np.array_equal(known, names):
             raise InvalidInputError("input_features is not equal to feature_names_in_")
         return np.asarray(names[self.get_support()], dtype=object)
-
-
-def place_of(X: Any) -> str:
-    """The library and device of X in words; that of NumPy's arrays is the host."""
-    namespace = array_namespace(X)
-    return "the host" if namespace is None else f"{namespace.xp.__name__} {namespace.device}"
 
 
 def check_place(model: Any, X: Any) -> None:
@@ -206,3 +222,116 @@ def _expit(xp: Any, z: Any) -> Any:
 def _softplus(xp: Any, z: Any) -> Any:
     """log(1 + exp(z)), without overflow."""
     return xp.where(z > 0, z, 0 * z) + xp.log1p(xp.exp(-xp.abs(z)))
+
+
+def dispatched(method: Method) -> Method:
+    """Decorate a method of X: of Dask's X it gives Dask's array, computed when asked for; on a device, one there.
+
+    Of data in files it gives an array in memory, from one chunk after another.
+    """
+
+    @functools.wraps(method)
+    def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
+        if not is_remote(X):
+            if hasattr(self, "fitted_on_"):
+                check_place(self, X)
+            return method(self, X, *rest, **more)
+        if any(one is not None for one in (*rest, *more.values())):
+            raise InvalidInputError(f"{method.__name__} takes X alone here; add what is known to its result")
+        check_is_fitted(self)
+        if isinstance(X, Chunked):
+            check_place(self, X)
+            return _in_turn(self, method, X)
+        if is_dask(X):
+            check_place(self, X)
+            return _mapped(self, method.__name__, X)
+        return getattr(OnDevice(self, X), method.__name__)()
+
+    return cast(Method, there)
+
+
+def _mapped(model: Any, name: str, X: Any) -> Any:
+    """A method of a fitted model on every block of rows."""
+    blocks = _as_blocks(model, X)
+    if name == "transform":
+        return blocks[:, model.get_support(indices=True)]
+    lean = _lean(model)
+    example = getattr(lean, name)(np.zeros((1, model.n_features_in_), _float(blocks.dtype)))
+    if example.ndim == 1:
+        return blocks.map_blocks(_Block(lean, name), drop_axis=1, meta=example[:0], dtype=example.dtype)
+    chunks = (blocks.chunks[0], (example.shape[1],))
+    return blocks.map_blocks(_Block(lean, name), chunks=chunks, meta=example[:0], dtype=example.dtype)
+
+
+def _in_turn(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
+    """A method of a fitted model on one chunk of a file after another."""
+    if method.__name__ == "transform":
+        raise InvalidInputError("transform takes X in memory: the columns of a file may not fit there")
+    _check_features(model, X.shape[1], X.names)
+    found = []
+    for i in range(X.n_chunks):
+        X.check_unchanged()
+        X.bring(i)
+        found.append(method(model, X.chunk(i)))
+        X.leave(i)
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A method of a model, on one block of rows; it travels with every task."""
+
+    model: Any
+    name: str
+
+    @property
+    def __name__(self) -> str:  # by which Dask calls its tasks
+        return f"levelprox-{self.name}"
+
+    def __call__(self, rows: Any) -> Any:
+        if rows.shape[0] == 0:
+            return getattr(self.model, self.name)(np.zeros((1, rows.shape[1]), _float(rows.dtype)))[:0]
+        return getattr(self.model, self.name)(rows)
+
+
+def _as_blocks(model: Any, X: Any) -> Any:
+    """X as a Dask array with all columns in every block."""
+    check_collection(X)
+    columns = list(X.columns) if hasattr(X, "columns") else None
+    _check_features(model, X.shape[1] if columns is None else len(columns), columns)
+    X = X if columns is None else X.to_dask_array()
+    return X if len(X.chunks[1]) == 1 else X.rechunk({1: -1})
+
+
+def _lean(model: Any) -> Any:
+    """The model without what is not needed to predict: history, names (which were checked), checkpoints."""
+    kept = type(model)(**{**model.get_params(deep=False), "callback": None, "checkpoint": None, "resume": False})
+    for name in ("coef_", "intercept_", "classes_", "scale_", "n_features_in_"):
+        if hasattr(model, name):
+            setattr(kept, name, getattr(model, name))
+    return kept
+
+
+def _check_features(model: Any, count: int, names: list[Any] | None) -> None:
+    """Raise unless X has the features of the fit; a warning where only one of the two has names, as elsewhere."""
+    known, called = getattr(model, "feature_names_in_", None), type(model).__name__
+    if names is not None and not all(isinstance(name, str) for name in names):
+        names = None
+    if known is not None and names is not None and names != list(known):
+        j = next((j for j, (a, b) in enumerate(zip(names, known, strict=False)) if a != b), min(count, len(known)))
+        here, there = (f"{of[j]!r}" if j < len(of) else "nothing" for of in (names, known))
+        raise InvalidInputError(
+            f"The feature names should match those that were passed during fit: column {j} is {here}, and was {there}"
+        )
+    if count != model.n_features_in_:
+        raise InvalidInputError(
+            f"X has {count} features, but {called} is expecting {model.n_features_in_} features as input"
+        )
+    if known is not None and names is None:
+        warn(f"X does not have valid feature names, but {called} was fitted with feature names", UserWarning)
+    if known is None and names is not None:
+        warn(f"X has feature names, but {called} was fitted without feature names", UserWarning)
+
+
+def _float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype in (np.float32, np.float64) else np.dtype(np.float64)

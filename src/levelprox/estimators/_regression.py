@@ -17,10 +17,18 @@ from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics
 from levelprox.designs import as_design
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._fit import Task
+from levelprox.estimators._data import (
+    Prepared,
+    PreparedSamples,
+    PreparedSource,
+    RemoteSamples,
+    Samples,
+    elementwise,
+    in_memory,
+)
 from levelprox.estimators._names import REGRESSION_LOSSES, loss_of
-from levelprox.estimators._parameters import Budget, boolean
-from levelprox.estimators._remote import Prepared, at_hand, elementwise, where_it_is
+from levelprox.estimators._parameters import boolean
+from levelprox.estimators._prediction import dispatched
 from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, Squared
@@ -33,7 +41,9 @@ _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 class Regression(RegressorMixin, SparseLinearModel):
     """A regressor's side of a sparse linear model."""
 
-    @where_it_is
+    _reading_of_y = {"y_numeric": True}  # noqa: RUF012
+
+    @dispatched
     def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> FloatArray:
         """What is expected of y: z, or exp(z) for poisson and gamma.
 
@@ -69,23 +79,15 @@ class Regression(RegressorMixin, SparseLinearModel):
         """
         from sklearn.metrics import d2_tweedie_score, r2_score
 
-        y, predicted, sample_weight = at_hand(y, self.predict(X, offset, exposure), sample_weight)
+        y, predicted, sample_weight = in_memory(y, self.predict(X, offset, exposure), sample_weight)
         loss = self._loss()
         if not isinstance(loss, LogLink):
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         power = 1 if loss.kind == "count" else 2
         return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
 
-    def _prepared(self, source: DataSource) -> Prepared:
-        loss = self._loss()
-        statistics = source.statistics(loss, False, boolean("standardize", self.standardize))
-        form = Form(loss, boolean("fit_intercept", self.fit_intercept))
-        return Prepared(
-            source, form, statistics, statistics.total, statistics.total, _unit_elsewhere(loss, source, statistics)
-        )
-
-    def _known_elsewhere(self, offset: Any, exposure: Any) -> Any:
-        """What is known to add to each margin, of data that are elsewhere; it is checked where it is."""
+    def _remote_offset(self, offset: Any, exposure: Any) -> Any:
+        """Return what is added to the margins of remote samples; it is checked where it is."""
         if exposure is None:
             return offset
         if not isinstance(self._loss(), LogLink):
@@ -98,25 +100,30 @@ class Regression(RegressorMixin, SparseLinearModel):
     def _loss(self) -> Loss:
         return loss_of(self.loss, REGRESSION_LOSSES)
 
-    def _task(self, X: Any, y: NDArray[Any], weight: Vector | None, budget: Budget, **more: Any) -> Task:
+    def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
         loss = self._loss()
+        if isinstance(samples, RemoteSamples):
+            statistics = samples.statistics(loss, False, boolean("standardize", self.standardize))
+            form = Form(loss, boolean("fit_intercept", self.fit_intercept))
+            unit = _unit_of_source(loss, samples.source, statistics)
+            return PreparedSource(unit, statistics.total, samples, form, statistics, statistics.total)
+        X, y, weight = samples.X if samples.design is None else samples.design, samples.y, samples.weight
+        more = samples.more
         if weight is not None and not np.all(weight > 0):
             rows = np.flatnonzero(weight > 0)
             more = {name: _one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
             X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
         y = loss.check_targets(y, "y")
-        standardization = self._standardization_of(X, weight, 1)
-        objective = self._objective(standardization, y, weight, more.get("offset"), more.get("exposure"))
         total = None if weight is None else float(weight.sum())
-        return self._new_task(standardization, objective, budget, _unit(loss, y, weight), total)
+        return PreparedSamples(_unit(loss, y, weight), total, samples, X, y, weight, more)
 
     def _objective(
         self,
         standardization: Standardization,
         y: NDArray[Any],
         weight: Vector | None,
-        offset: ArrayLike | None,
-        exposure: ArrayLike | None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> LinearModel:
         """ψ of these samples."""
         known = self._known(offset, exposure, y.size)
@@ -175,8 +182,8 @@ def _one_each(name: str, values: ArrayLike, n: int) -> Vector:
     return array
 
 
-def _unit_elsewhere(loss: Loss, source: DataSource, statistics: Statistics) -> float:
-    """The same where the data are elsewhere."""
+def _unit_of_source(loss: Loss, source: DataSource, statistics: Statistics) -> float:
+    """Return the same for remote data."""
     if isinstance(loss, LogLink):
         return 1.0
     size = statistics.largest or 1.0

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import available_if, told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import available_if, fit_method, partial_fit_method
 from levelprox.estimators._fixed_ridge_fit import Callback
 from levelprox.estimators._regression import Regression
 from levelprox.estimators._streaming import Streaming, counts_features
@@ -214,9 +214,7 @@ class SparseRegressor(Regression, Streaming):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(
         self,
         X: object,
@@ -243,19 +241,10 @@ class SparseRegressor(Regression, Streaming):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._fit_elsewhere(X, y, sample_weight, self._known_elsewhere(offset, exposure))
-        data, target = self._read(X, y, y_numeric=True)
-        weight = self._weights(sample_weight, data.shape[0])
-        budget = self._budget(float(target.size if weight is None else weight.sum()))
-        design = self._design(data)
-        task = self._task(design, target, weight, budget, offset=offset, exposure=exposure)
-        self._forget()
-        self._remember(design, target, weight, offset=offset, exposure=exposure)
-        return self._fit(task, budget, self._previous(task))
+        return self._fit_samples(self._samples(X, y, sample_weight, offset, exposure))
 
     @available_if(counts_features)
-    @unchanged_if_refused
+    @partial_fit_method
     def partial_fit(
         self,
         X: object,

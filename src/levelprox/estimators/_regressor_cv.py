@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import RandomState
 from levelprox.constraints import Constraint
-from levelprox.estimators._callbacks import told_to_callbacks, unchanged_if_refused, within_time_limit
+from levelprox.estimators._callbacks import fit_method
 from levelprox.estimators._cross_validation import Choosing
 from levelprox.estimators._fixed_ridge_fit import Callback
-from levelprox.estimators._fold_fits import Samples, more_of
 from levelprox.estimators._regression import Regression
 from levelprox.estimators._regressor import SparseRegressor
 from levelprox.io.checkpoint import Checkpoint
@@ -161,9 +160,7 @@ class SparseRegressorCV(Regression, Choosing):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    @told_to_callbacks
-    @unchanged_if_refused
-    @within_time_limit
+    @fit_method
     def fit(
         self,
         X: object,
@@ -186,11 +183,4 @@ class SparseRegressorCV(Regression, Choosing):
         -------
         self
         """
-        if self._is_to_be_elsewhere(X):
-            return self._choose_elsewhere(X, y, sample_weight, params, self._known_elsewhere(offset, exposure))
-        data, target = self._read(X, y, y_numeric=True)
-        design = self._design(data)  # names the rows of X, not those of a fold
-        weight = self._weights(sample_weight, data.shape[0])
-        samples = Samples(data, target, weight, more_of(offset=offset, exposure=exposure))
-        self._remember(design, target, weight, **samples.more)
-        return self._choose_and_fit(samples, params)
+        return self._choose_and_fit(self._samples(X, y, sample_weight, offset, exposure), params)

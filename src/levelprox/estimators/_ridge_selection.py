@@ -32,13 +32,13 @@ from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
 from levelprox.estimators._callbacks import quiet, with_estimator_warnings
 from levelprox.estimators._criteria import Ranking, groups_of, scores_of
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._fold_fits import (
     Found,
     KeptTask,
     KeptTasks,
-    Samples,
     Scored,
     Share,
     Splits,
@@ -91,15 +91,15 @@ class ChoosingRidges:
         jobs = [(budget, fold) for budget in budgets for fold in folds]
         work = (
             delayed(score_ridges)(share, *arguments(*job))
-            for share, job in zip(self._shares(len(jobs)), jobs, strict=False)
+            for share, job in zip(self._shares(len(jobs), self.n_jobs), jobs, strict=False)
         )
-        outcomes = self._outcomes(work, len(jobs), "fit", hashed_folds(splits), journal)
+        outcomes = self._outcomes(work, len(jobs), "fit", hashed_folds(splits), journal, self.n_jobs)
         scores = dict(zip(jobs, outcomes, strict=False))  # fewer where a time limit ends them
         ridged = {budget for (budget, _), scored in scores.items() if len(scored) > 1}
         again = [job for job, scored in scores.items() if job[0] in ridged and len(scored) == 1]
-        for share, job in zip(self._shares(len(again)), again, strict=False):
+        for share, job in zip(self._shares(len(again), self.n_jobs), again, strict=False):
             scores[job] = score_ridges(share, *arguments(*job), features=scores[job][0].features)
-        largest = self._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more).automatic_ridge
+        largest = self._task(self._prepare(samples), budgets[0]).automatic_ridge
         candidates, found = list[Budget](), Found()
         for budget in budgets:
             factors = FOLD_GRID if budget in ridged else (0.0,)

@@ -20,8 +20,9 @@ from levelprox import _kernels
 from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import seconds_left
 from levelprox._typing import Matrix, Rows, Vector
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fold_fits import Samples, Scored, Splits, told
+from levelprox.estimators._fold_fits import Scored, Splits, told
 from levelprox.estimators._parameters import Budget
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import blocks, centred, gram_search, is_reducible, is_trusted, triangle
@@ -95,7 +96,7 @@ def fold_fits(single: Any, samples: Samples, splits: Splits, budgets: list[Budge
         return None
     model = clone(single)
     model.n_features_in_ = samples.X.shape[1]
-    task: Task = model._task(samples.X, samples.y, samples.weight, budgets[0], **samples.more)
+    task: Task = model._task(model._prepare(samples), budgets[0])
     objective = task.objective
     if (
         not isinstance(objective, LinearModel)

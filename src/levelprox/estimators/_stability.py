@@ -29,11 +29,12 @@ from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
 from levelprox.designs import Design
-from levelprox.estimators._callbacks import check_watchers, with_estimator_warnings
+from levelprox.estimators._callbacks import check_verbose_and_callback, with_estimator_warnings
 from levelprox.estimators._claims import RecomputedFit, subset_problem, task_of
+from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._fold_fits import Samples, Share, fitted_under
+from levelprox.estimators._fold_fits import Share, fitted_under
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
@@ -112,7 +113,7 @@ def _drawn(rng: np.random.Generator, groups: list[Rows], sizes: list[int]) -> Ro
 
 def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | None) -> Iterator[tuple[Set, bool]]:
     """Return what each subsample selects, and whether its fit diverges, as far as there is time."""
-    verbose, _ = check_watchers(model)
+    verbose, _ = check_verbose_and_callback(model)
     single, budget = _single_of(model), budget_of(model)
     seconds, workers = _FITS * seconds_left(), effective_n_jobs(n_jobs)
     until = time.time() + seconds
@@ -138,10 +139,11 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:
         return None
-    ((model, _, diverging),) = fitted_under(share, single, samples, rows, [budget])
+    (found,) = fitted_under(share, single, samples, rows, [budget])
+    model = found.model
     if model.status_ is Status.TIME_LIMIT:
         return None
-    return tuple(model.selected_features_.tolist()), diverging
+    return tuple(model.selected_features_.tolist()), found.diverging
 
 
 def _single_of(model: Any) -> Any:

@@ -25,7 +25,7 @@ from levelprox.designs import Design
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._callbacks import with_estimator_warnings
 from levelprox.estimators._claims import task_of
-from levelprox.estimators._fold_fits import Samples
+from levelprox.estimators._data import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError

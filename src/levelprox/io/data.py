@@ -42,7 +42,7 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What a model is fitted to, or judged by.
+    r"""What a model is fitted to, or judged by.
 
     Attributes
     ----------
@@ -62,6 +62,18 @@ class Data:
         "offset" and "exposure", where columns or arrays of them were named.
     preprocessing : Preprocessing, optional
         What X was made by, of columns of text or with missing values.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from levelprox.io import read_data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "data.csv"
+    ...     _ = path.write_text("a,b,y\n1,2,3\n4,5,6\n")
+    ...     data = read_data(path)
+    >>> data.shape, data.feature_names, data.y.tolist()
+    ((2, 2), ['a', 'b'], [3.0, 6.0])
     """
 
     X: Any
@@ -115,6 +127,12 @@ class Reading:
         Both, as they were learnt from other data.
     is_whole : bool
         Whether files are read as a whole, and not in parts.
+
+    Examples
+    --------
+    >>> from levelprox.io import Reading
+    >>> Reading("price", drop=["id"], impute="median").more
+    {}
     """
 
     target: str | None = None
@@ -167,7 +185,7 @@ def read_data(
     needs_target: bool = True,
     how: Reading | None = None,
 ) -> Data:
-    """Read a file of data.
+    r"""Read a file of data.
 
     Parameters
     ----------
@@ -191,6 +209,18 @@ def read_data(
         Where the file is not of its kind, or holds what cannot be used; the place is named.
     BackendError
         Where the file changes while it is read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from levelprox.io import read_data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "data.csv"
+    ...     _ = path.write_text("a,b,y\n1,2,3\n4,5,6\n")
+    ...     data = read_data(path)
+    >>> data.shape, data.feature_names, data.y.tolist()
+    ((2, 2), ['a', 'b'], [3.0, 6.0])
     """
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)

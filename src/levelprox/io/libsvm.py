@@ -38,7 +38,7 @@ def read_libsvm(
     max_features: int = MAX_FEATURES,
     max_bytes: int = MAX_BYTES,
 ) -> Rows:
-    """A LIBSVM file as a CSR matrix and its labels.
+    r"""A LIBSVM file as a CSR matrix and its labels.
 
     Numbers are rounded correctly: the same bits as Python's `float`. Zeros that are written in the file are stored.
     `qid:n` behind the label is passed over. Blank lines and comments are no samples.
@@ -73,6 +73,18 @@ def read_libsvm(
         The file was cut short, or written to, while it was read.
     OSError
         The file is not there, may not be read, or is a directory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from levelprox.io import read_libsvm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "data.svm"
+    ...     _ = path.write_text("1 1:2 3:4\n-1 2:1\n")
+    ...     X, y = read_libsvm(path)
+    >>> X.shape, y.tolist()
+    ((2, 3), [1.0, -1.0])
     """
     reading = LibsvmPass(path, n_features, zero_based, dtype, max_features)
     with closing(blocks(path, max_bytes=max_bytes)) as text:

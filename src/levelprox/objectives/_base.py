@@ -24,13 +24,24 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import Matrix, Vector
+from levelprox._typing import Margins, Matrix, Vector
 from levelprox.designs import Design
 from levelprox.objectives.feature_scale import FeatureScale
 
 
 class Objective(ABC):
-    """ψ: ℝ^d → ℝ."""
+    """ψ: ℝ^d → ℝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import Function
+    >>> psi = Function(lambda x: (float(x @ x), 2 * x), 2)
+    >>> psi.value_and_gradient(np.array([1.0, 2.0]))
+    (5.0, array([2., 4.]))
+    >>> psi.restrict(np.array([1])).dimension
+    1
+    """
 
     #: Whether ψ has a gradient everywhere.
     smooth: bool = True
@@ -181,6 +192,15 @@ class Subgradients:
         Which samples sit at a kink.
     share : ndarray of shape (m,)
         Their weights in the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0], [1.0]]), [0.0, 2.0], "absolute")
+    >>> found = psi.subgradients(np.array([0.0]))
+    >>> found.kinks.tolist(), found.radius.tolist(), found.center.tolist()
+    ([0], [0.5], [-0.5])
     """
 
     def __init__(
@@ -217,6 +237,15 @@ class Curved(Objective):
 
     Margins are arrays of shape (n,), or (n, width) where a feature has several coefficients; points and gradients are
     always flat.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
+    >>> z = psi.margins(np.array([1.0, 1.0]))
+    >>> z.tolist(), psi.value_of(z), psi.hessian_of(z, True).tolist()
+    ([1.0, 3.0], 0.0, [[2.0, 2.0], [2.0, 4.0]])
     """
 
     #: Whether one evaluation is expensive (remote or out-of-core data): Newton steps come before first-order methods.
@@ -231,27 +260,27 @@ class Curved(Objective):
         """How many margins there are: the Hessian has at most this rank."""
 
     @abstractmethod
-    def margins(self, x: Vector) -> Vector:
+    def margins(self, x: Vector) -> Margins:
         """z = Ax + o."""
 
     @property
-    def origin(self) -> Vector:
+    def origin(self) -> Margins:
         """The margins at x = 0."""
         return self.margins(np.zeros(self.dimension))
 
     @abstractmethod
-    def moved(self, dx: Vector) -> Vector:
+    def moved(self, dx: Vector) -> Margins:
         """A·dx: how the margins change with x."""
 
     @abstractmethod
-    def value_of(self, z: Vector) -> float:
+    def value_of(self, z: Margins) -> float:
         """F(z)."""
 
     @abstractmethod
-    def gradient_of(self, z: Vector) -> Vector:
+    def gradient_of(self, z: Margins) -> Vector:
         """A'∇F(z)."""
 
-    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+    def evaluated(self, z: Margins, dx: Vector, with_hessian: bool) -> tuple[Margins, Vector, Matrix | None]:
         """Margins, gradient and, if asked for, the convex Hessian after a step dx, in as few passes as that takes.
 
         From the margins before it: the rounding of A·dx is that of a small number, so ψ at both ends can be compared.
@@ -260,26 +289,35 @@ class Curved(Objective):
         bends = with_hessian and bool(np.all(np.isfinite(z)))
         return z, self.gradient_of(z), self.hessian_of(z, True) if bends else None
 
-    def along(self, before: Vector, after: Vector) -> Callable[[float], float]:
+    def along(self, before: Margins, after: Margins) -> Callable[[float], float]:
         """t ↦ F(z + t(z⁺ − z)) for margins z before and z⁺ after a step: margins are linear in the step."""
         step = after - before
         return lambda t: self.value_of(before + t * step)
 
     @abstractmethod
-    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+    def hessian_of(self, z: Margins, convex: bool) -> Matrix:
         """A'∇²F(z)A, of shape (dimension, dimension); where `convex` with |ℓ''| instead of ℓ'', so that it is PSD."""
 
     @abstractmethod
-    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+    def hessian_product_of(self, z: Margins, convex: bool) -> Callable[[Vector], Vector]:
         """v ↦ A'∇²F(z)Av, without forming the matrix."""
 
     @abstractmethod
-    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+    def hessian_diagonal_of(self, z: Margins, convex: bool) -> Vector:
         """The diagonal of that matrix."""
 
 
 class Model(Curved):
-    """ψ(x) = F(Ax + o) with the features of a data matrix in A."""
+    """ψ(x) = F(Ax + o) with the features of a data matrix in A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
+    >>> psi.column_magnitudes().tolist(), psi.bounded_by_zero
+    ([1.0, 2.0], True)
+    """
 
     #: The data matrix, whose columns are features, perhaps with one of ones.
     design: Design

@@ -37,6 +37,14 @@ class Coordinates:
         m, 0 for the intercept; None leaves columns as they are.
     intercept : int, optional
         Where the intercept is, among the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import Coordinates
+    >>> scaled = Coordinates(np.array([2.0, 4.0]))
+    >>> scaled.of(np.array([1.0, 1.0])).tolist(), scaled.back(np.array([2.0, 4.0])).tolist()
+    ([2.0, 4.0], [1.0, 1.0])
     """
 
     units: Vector

@@ -92,6 +92,14 @@ class LinearModel(Model):
         Whether to add a column of ones to X: the last coordinate is then the intercept, which never counts.
     ridge : float or array-like of shape (d,), default=0
         r ≥ 0: Σ_j r_j x_j² is added to ψ; the intercept is free of it. For differentiable losses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [0.0, 1.0]]), [1.0, -1.0], "logistic")
+    >>> psi.value_and_gradient(np.zeros(2))
+    (0.6931471805599453, array([-0.25,  0.25]))
     """
 
     _eigenvalue: float  # once it is known

@@ -55,6 +55,14 @@ class MultinomialModel(ByClass):
         The classes, sorted; column k of B belongs to `classes_[k]`.
     width : int
         K.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import MultinomialModel
+    >>> psi = MultinomialModel(np.eye(3), ["a", "b", "c"])
+    >>> psi.dimension, round(psi.value_and_gradient(np.zeros(9))[0], 6)
+    (9, 1.098612)
     """
 
     smooth = curved = True

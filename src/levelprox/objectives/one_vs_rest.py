@@ -57,6 +57,14 @@ class OneVsRestModel(ByClass):
         K.
     parts : tuple of LinearModel
         The model of each class, as a function of its column of B; they share X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import OneVsRestModel
+    >>> psi = OneVsRestModel(np.eye(3), ["a", "b", "c"])
+    >>> psi.dimension, psi.classes_.tolist()
+    (9, ['a', 'b', 'c'])
     """
 
     margin_order = "F"

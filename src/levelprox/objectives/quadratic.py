@@ -33,6 +33,14 @@ class Quadratic(Curved):
         Coefficients per feature.
     feature_scale : FeatureScale, optional
         That of the ψ of which this is a model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import Quadratic
+    >>> psi = Quadratic(np.zeros(2), 1.0, np.ones(2), np.eye(2))
+    >>> psi.value_and_gradient(np.array([1.0, 0.0]))
+    (2.5, array([2., 1.]))
     """
 
     curved = True

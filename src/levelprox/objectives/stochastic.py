@@ -47,6 +47,14 @@ class Stochastic(Declared):
         Without `exact`, ψ and ψ' are averages over this many samples, the same ones at every x; the
         certificate then gives their standard error. Where the oracle gives no values, ψ is reported
         relative to ψ(0), as the mean of ⟨Ψ'(tx, ξ), x⟩ over t uniform in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import Stochastic
+    >>> psi = Stochastic(lambda x, rng: 2 * x + rng.standard_normal(2), 2, noise=2.0, smoothness=2.0)
+    >>> psi.dimension, psi.noise
+    (2, 2.0)
     """
 
     sampled = True

@@ -103,6 +103,15 @@ class Function(Declared):
     nonsmoothness : float, default=0.0
         M: subgradients of ψ jump by at most this. 0 says that ψ is differentiable; 2C is right for a
         function with Lipschitz constant C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import Function, Problem, constraints, solve
+    >>> target = np.array([3.0, 0.1])
+    >>> psi = Function(lambda x: (float(np.sum((x - target) ** 2)), 2 * (x - target)), 2, smoothness=2.0)
+    >>> solve(Problem(psi, constraints.L1(), 1.0)).x.round(6).tolist()
+    [1.0, 0.0]
     """
 
     def __init__(

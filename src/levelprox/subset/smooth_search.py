@@ -461,7 +461,8 @@ class SmoothSearch(Search):
 
     def _margins(self, features: Features) -> Vector:
         part = self.objective.restrict(features)
-        return part.margins(self.null.x[self.problem.coordinates(features)])
+        z: Vector = part.margins(self.null.x[self.problem.coordinates(features)])
+        return z
 
     def _left(self) -> float:
         return self.monitor.seconds_left()

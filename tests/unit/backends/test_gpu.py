@@ -15,11 +15,12 @@ import scipy.sparse
 from levelprox._solve import solve
 from levelprox.backends import array_namespace as namespace
 from levelprox.backends import device_design as device
-from levelprox.backends._base import AHEAD, Query
 from levelprox.backends.array_namespace import on_device
 from levelprox.backends.device_design import DeviceDesign
-from levelprox.backends.gpu import DeviceModel, DeviceSource
+from levelprox.backends.device_source import DeviceSource
+from levelprox.backends.gpu import DeviceModel
 from levelprox.backends.partition import Form, Partition, SelectFold
+from levelprox.backends.query import AHEAD, Query
 from levelprox.backends.statistics import ComputeStatistics
 from levelprox.constraints import MCP
 from levelprox.designs import ScaledDesign, as_design

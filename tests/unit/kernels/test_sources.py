@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from levelprox.result import StopReason
+from tests.support.registries import LOSSES
 
 KERNELS = Path(__file__).parents[3] / "src" / "kernels"
 
@@ -30,3 +31,12 @@ def test_every_stop_reason_of_the_kernels_is_a_member_in_python():
     assert [name for name, _ in table] == re.findall(r"^\s*(\w+),", declared[1], re.M)
     for name, member in table:
         assert member == name.upper() and StopReason[member] == name.replace("_", " ")
+
+
+def test_every_loss_of_the_kernels_has_the_name_of_its_class_in_python():
+    declared = re.search(r"enum class LossKind \{(.*?)\};", (KERNELS / "algorithms/loss.hpp").read_text(), re.S)
+    table = re.findall(r'\{LossKind::(\w+), "(\w+)"\}', (KERNELS / "bindings/enums.cpp").read_text())
+    assert declared is not None
+    assert [kind for kind, _ in table] == re.findall(r"^\s*(\w+),", declared[1], re.M)
+    assert all(kind == name for kind, name in table)
+    assert {name for _, name in table} >= {loss.kernel[0] for loss in LOSSES}

@@ -1,0 +1,221 @@
+"""Samples on a device: X, targets, weights and offsets, checked where they are."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox._typing import Vector
+from levelprox.backends._base import DataSource
+from levelprox.backends.array_namespace import Transfers, array_namespace
+from levelprox.backends.device_design import DeviceDesign
+from levelprox.backends.device_losses import weighted_median
+from levelprox.backends.partition import Form
+from levelprox.backends.statistics import Statistics, check_few, check_labels
+from levelprox.designs.moments import Moments, RunningMoments
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses import Loss, check_weights
+
+if TYPE_CHECKING:
+    from levelprox.backends.gpu import DeviceModel
+
+_DOUBLE = np.dtype(np.float64)
+
+
+class DeviceSource(DataSource):
+    """X, targets, weights and offsets on a device.
+
+    Parameters
+    ----------
+    X : tensor of torch or array of cupy, of shape (n, d)
+        float32 or float64, dense or CSR; never copied.
+    y : array of shape (n,), optional
+        Targets, or labels: an array of the same device, or of the host, from where it is moved once.
+    weight, offset : array of shape (n,), optional
+        As y. The offsets of several classes are of shape (n, K).
+    """
+
+    def __init__(self, X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> None:
+        self.design = DeviceDesign(X)
+        self.namespace = self.design.namespace
+        self.n_features, self.dtype = self.design.d, self.design.dtype
+        self.y = y if y is None or self._is_here(y) else np.asarray(y)
+        self._check_length("y", self.y)
+        self.weight = self._checked_weight(weight)
+        self.offset = self._checked_offset(offset)
+        share = self.weight
+        self.total = float(self.design.n) if share is None else self._number(share.sum())
+
+    @property
+    def transfers(self) -> Transfers:
+        """What has crossed between the device and the host."""
+        return self.namespace.transfers
+
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        self.design.check_finite()
+        weight = self.weights
+        d, one = self.n_features, np.zeros(1)
+        moments, of_y = RunningMoments(d), RunningMoments(1)
+        if with_moments:
+            moments = RunningMoments.of(self.total, self.design.moments(weight))
+        classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
+        if labels:
+            classes, class_weights = self._classes()
+        else:
+            y, xp = self.targets(loss), self.namespace.xp
+            sized = xp.where(weight > 0, y, y[xp.argmax(weight)])
+            mean = (weight * y).sum() / weight.sum()
+            deviation = xp.sqrt((weight * (y - mean) ** 2).sum() / weight.sum())
+            figures = [mean, deviation, xp.amin(sized), xp.amax(sized)]
+            mean, deviation, low, high = self.namespace.to_host(xp.stack(figures))
+            of_y = RunningMoments.of(self.total, Moments(mean + one, deviation + one, low + one, high + one))
+            largest = max(abs(float(low)), abs(float(high)))
+        return Statistics(self.design.n, self.total, moments, classes, class_weights, of_y, largest)
+
+    def spread(self, total: float) -> float:
+        y, weight = self.numbers(self.y), self.weights
+        middle = weighted_median(self.namespace, y, weight)
+        return self._number((weight * self.namespace.xp.abs(y - middle)).sum()) / total
+
+    def model(self, form: Form) -> DeviceModel:
+        from levelprox.backends.gpu import DeviceModel
+
+        return DeviceModel(self, form)
+
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        own = self.namespace.to_device(np.asarray(factors, np.float64))
+        return self._weighing(self.weights * own[self.codes_of_counted(classes)])
+
+    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        order = np.random.default_rng([seed, 0]).permutation(self.design.n)
+        counts = self.namespace.to_device((order % folds == fold) == held_out)
+        return self._weighing(self.namespace.xp.where(counts, self.weights, 0.0))
+
+    def _weighing(self, weight: Any) -> Self:
+        """The same samples with other weights."""
+        other = copy.copy(self)
+        other.weight, other.total = weight, self._number(weight.sum())
+        return other
+
+    @property
+    def weights(self) -> Any:
+        """s, also where none are given."""
+        return self.namespace.zeros((self.design.n,), _DOUBLE) + 1 if self.weight is None else self.weight
+
+    def numbers(self, values: Any) -> Any:
+        """A vector of the host or of the device, on the device and in float64."""
+        if self._is_here(values):
+            return self.namespace.cast(values, _DOUBLE)
+        return self.namespace.to_device(np.asarray(values, np.float64))
+
+    def targets(self, loss: Loss) -> Any:
+        """y as the loss allows it, or an error that names an entry."""
+        assert self.y is not None
+        if not self._is_here(self.y):
+            return self.namespace.to_device(loss.check_targets(self.y, "y"))
+        y, xp = self.numbers(self.y), self.namespace.xp
+        allowed = {"regression": y == y, "margin": xp.abs(y) == 1, "count": y >= 0, "positive": y > 0}[loss.kind]
+        bad = ~(xp.isfinite(y) & allowed)
+        place = xp.argmax(self.namespace.cast(bad, np.dtype(np.int64)))
+        cast = self.namespace.cast
+        found, at, value = self.namespace.to_host(xp.stack([cast(bad.sum(), _DOUBLE), cast(place, _DOUBLE), y[place]]))
+        if found:
+            loss.check_targets(np.array([value]), f"y (at index {int(at)})")
+        return y
+
+    def codes(self, classes: NDArray[Any]) -> Any:
+        """The place of every label among the classes, on the device."""
+        if not self._is_here(self.y):
+            places = np.minimum(np.searchsorted(classes, self.y), classes.size - 1)
+            unknown = np.flatnonzero(classes[places] != self.y)
+            if unknown.size:
+                raise InvalidInputError(f"y must be among the classes, got {self.y[unknown[0]]!r}")
+            return self.namespace.to_device(places.astype(np.int64))
+        codes = self.namespace.zeros((self.design.n,), np.dtype(np.int64)) - 1
+        for k, label in enumerate(classes.tolist()):
+            codes = self.namespace.xp.where(self.y == label, k, codes)
+        if self._number(self.namespace.xp.amin(codes)) < 0:
+            raise InvalidInputError("y has labels that are not among the classes")
+        return codes
+
+    def _classes(self) -> tuple[NDArray[Any], Vector]:
+        weight = self.weights
+        if not self._is_here(self.y):
+            check_labels(self.y)
+        elif self._number(self.namespace.cast(self.y != self.y, _DOUBLE).sum()):
+            raise InvalidInputError("y contains NaN")
+        if self._is_here(self.y):
+            classes = self.namespace.to_host(self.namespace.xp.unique(self.y[weight > 0]))
+        elif self.weight is None:
+            classes = np.unique(self.y)
+        else:
+            everything = np.unique(self.y)
+            check_few(everything)
+            sums = self._by_class(self.codes(everything), everything.size)
+            return everything[sums > 0], sums[sums > 0]
+        check_few(classes)
+        return classes, self._by_class(self.codes_of_counted(classes), classes.size)
+
+    def codes_of_counted(self, classes: NDArray[Any]) -> Any:
+        """As `codes`; labels of samples without weight may be any."""
+        if not self._is_here(self.y) or self.weight is None:
+            return self.codes(classes)
+        stand_in = copy.copy(self)
+        stand_in.y = self.namespace.xp.where(self.weight > 0, self.y, self.y[self.namespace.xp.argmax(self.weight)])
+        return stand_in.codes(classes)
+
+    def _by_class(self, codes: Any, count: int) -> Vector:
+        out = self.namespace.zeros((count,), _DOUBLE)
+        self.namespace.add_at(out, codes, self.weights)
+        return self.namespace.to_host(out)
+
+    def _is_here(self, values: Any) -> bool:
+        own = array_namespace(values)
+        if own is None:
+            return False
+        if type(own) is not type(self.namespace) or own.device != self.namespace.device:
+            raise InvalidInputError(f"X is on {self.namespace.device}, but another array is on {own.device}")
+        return True
+
+    def _number(self, value: Any) -> float:
+        return float(self.namespace.to_host(value))
+
+    def _check_length(self, name: str, values: Any) -> None:
+        if values is not None and tuple(values.shape) != (self.design.n,):
+            raise InvalidInputError(f"X has {self.design.n} samples, but {name} has shape {tuple(values.shape)}")
+
+    def _checked_weight(self, weight: Any) -> Any:
+        if weight is None:
+            return None
+        n, xp = self.design.n, self.namespace.xp
+        if not self._is_here(weight):
+            return self.namespace.to_device(check_weights(weight, n))
+        self._check_length("sample_weight", weight)
+        own = self.numbers(weight)
+        bad = ~(xp.isfinite(own) & (own >= 0))
+        place = xp.argmax(self.namespace.cast(bad, np.dtype(np.int64)))
+        largest, value, at = self.namespace.to_host(
+            xp.stack([xp.amax(own), own[place], self.namespace.cast(place, _DOUBLE)])
+        )
+        if not 0 <= value < math.inf:
+            raise InvalidInputError(f"sample weights must be nonnegative and finite, got {value} at index {int(at)}")
+        if largest == 0:
+            raise InvalidInputError("sample weights must not be all zero")
+        return own
+
+    def _checked_offset(self, offset: Any) -> Any:
+        if offset is None:
+            return None
+        own = self.numbers(offset)
+        if int(own.shape[0]) != self.design.n:
+            raise InvalidInputError(f"X has {self.design.n} samples, but offset has shape {tuple(own.shape)}")
+        if not self._number(self.namespace.xp.isfinite(own).all()):
+            raise InvalidInputError("offset must be finite")
+        return own
+
+    def __repr__(self) -> str:
+        return f"DeviceSource({self.design!r})"

@@ -1,0 +1,166 @@
+"""One round over remote data: the query that is sent, the sums that come back, and the traffic of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, cast
+
+import numpy as np
+
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.exceptions import warn
+
+#: Times a step: how much further a search along it may go.
+AHEAD = 2.0 ** np.arange(1, 7) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """What is asked of the data in one round.
+
+    Attributes
+    ----------
+    features : ndarray of int
+        W: the features that are not zero at any of the points.
+    points : tuple of ndarray
+        Coordinates of these features. ψ is wanted at each, everything else at the first.
+    gradient : {"", "here", "everywhere"}
+        Whether ∇ψ is wanted: over W, or over all features.
+    hessian : {"", "convex", "exact"}
+        Whether ∇²ψ over W is wanted; where "convex" with |ℓ''| for ℓ''.
+    diagonal : {"", "convex", "exact"}
+        The same of its diagonal alone.
+    step : ndarray, optional
+        dx, where ψ is wanted at points[0] + t·dx, too, for the lengths t of `AHEAD`: all a search along a step may try.
+    product : ndarray, optional
+        v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.backends import Query
+    >>> Query(np.array([0, 3]), (np.array([1.0, -1.0]),), gradient="everywhere").nbytes
+    32
+    """
+
+    features: Features
+    points: tuple[Vector, ...]
+    gradient: Literal["", "here", "everywhere"] = ""
+    hessian: Literal["", "convex", "exact"] = ""
+    diagonal: Literal["", "convex", "exact"] = ""
+    step: Vector | None = None
+    product: Vector | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """What goes out."""
+        sent = (*self.points, self.features, self.step, self.product)
+        return sum(array.nbytes for array in sent if array is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class PartialSums:
+    """Sums over samples, each weighted by s_i.
+
+    Attributes
+    ----------
+    values : ndarray of shape (number of points + lengths along a step,)
+        Σ s_i ℓ_i.
+    gradient, hessian, diagonal, product : ndarray, optional
+        As they were asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.backends import PartialSums
+    >>> (PartialSums(np.array([1.0])) + PartialSums(np.array([2.0]))).times(0.5).values.tolist()
+    [1.5]
+    """
+
+    values: Vector
+    gradient: Vector | None = None
+    hessian: Matrix | None = None
+    diagonal: Vector | None = None
+    product: Vector | None = None
+
+    def __add__(self, other: PartialSums) -> PartialSums:
+        values, *others = map(_sum, self.parts, other.parts)
+        return PartialSums(cast(Vector, values), *others)
+
+    def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
+        """The same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
+        width = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
+        held = np.repeat(strength[query.features], width)
+        first = query.points[0]
+        points = [*query.points, *(first + t * query.step for t in AHEAD if query.step is not None)]
+        values = self.values + [float(np.sum(held * point**2)) for point in points]
+        gradient, hessian, diagonal, product = self.gradient, self.hessian, self.diagonal, self.product
+        if gradient is not None and gradient.size == first.size:
+            gradient = gradient + 2 * held * first
+        elif gradient is not None:
+            gradient = gradient.copy()
+            gradient.reshape(strength.size, -1)[query.features] += (2 * held * first).reshape(-1, width)
+        if hessian is not None:
+            hessian = hessian + np.diag(2 * held)
+        if diagonal is not None:
+            diagonal = diagonal + 2 * held
+        if product is not None and query.product is not None:
+            product = product + 2 * held * query.product
+        return PartialSums(values, gradient, hessian, diagonal, product)
+
+    def times(self, factor: float) -> PartialSums:
+        """The same sums in another unit."""
+        values, *others = (None if one is None else factor * one for one in self.parts)
+        return PartialSums(cast(Vector, values), *others)
+
+    @property
+    def parts(self) -> tuple[Vector | None, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def nbytes(self) -> int:
+        """What comes back."""
+        return sum(one.nbytes for one in self.parts if one is not None)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Communication with the data so far.
+
+    Attributes
+    ----------
+    rounds : int
+        Queries.
+    full_gradients : int
+        Those for the gradient over all features.
+    bytes_out, bytes_back : int
+        Of queries, and of sums.
+
+    Examples
+    --------
+    >>> from levelprox.backends import Traffic
+    >>> Traffic(1, 0, 32, 8) + Traffic(1, 1, 16, 64)
+    Traffic(rounds=2, full_gradients=1, bytes_out=48, bytes_back=72)
+    """
+
+    rounds: int = 0
+    full_gradients: int = 0
+    bytes_out: int = 0
+    bytes_back: int = 0
+
+    @property
+    def looks(self) -> int:
+        """Deprecated name of `full_gradients`."""
+        warn("traffic.looks is deprecated: its name is full_gradients", DeprecationWarning)
+        return self.full_gradients
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def and_round(self, query: Query, answer: PartialSums) -> Traffic:
+        full = self.full_gradients + (query.gradient == "everywhere")
+        return Traffic(self.rounds + 1, full, self.bytes_out + query.nbytes, self.bytes_back + answer.nbytes)
+
+
+def _sum(one: Vector | None, other: Vector | None) -> Vector | None:
+    return None if one is None or other is None else one + other

@@ -1,0 +1,329 @@
+"""Data of a fit, in memory or remote: on a Dask cluster, in files (`Chunked`), on a GPU.
+
+An estimator reads X and y once, into `Samples` or `RemoteSamples`, and prepares them: classes, weights of classes,
+units. All that follows, from the objective to the certificate, is the same for both. Remote data stay where they are.
+They are described by statistics first, and the objective is then evaluated in rounds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
+
+from levelprox._typing import Rows, Vector
+from levelprox.backends import RemoteObjective
+from levelprox.backends._base import DataSource
+from levelprox.backends.array_namespace import array_namespace, on_device
+from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
+from levelprox.backends.partition import Form
+from levelprox.backends.statistics import Statistics
+from levelprox.designs import Design
+from levelprox.designs.chunked import Chunked
+from levelprox.estimators._input import READING, naming_the_place
+from levelprox.estimators._standardization import Standardization
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses import Loss
+from levelprox.objectives import Model
+from levelprox.report.progress import Passes
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples in memory, validated.
+
+    Attributes
+    ----------
+    X : ndarray or sparse matrix of shape (n, d)
+    y : ndarray of shape (n,)
+    weight : ndarray of shape (n,), optional
+    more : dict of str to array-like of shape (n,)
+        Further values for each sample: offset, exposure.
+    design : Design, optional
+        X, where it was checked as a design already.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, Any]
+    design: Design | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of features."""
+        n, d = self.X.shape
+        return n, d
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return float(self.y.size if self.weight is None else self.weight.sum())
+
+    def part(self, rows: Rows) -> Samples:
+        """Return some of the samples."""
+        more = {name: np.asarray(values)[rows] for name, values in self.more.items()}
+        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+
+@dataclass(frozen=True)
+class RemoteFold:
+    """The samples of one of several folds of remote data, or all others.
+
+    Which fold a sample is in depends on the seed, its partition and its position there alone.
+    """
+
+    fold: int
+    folds: int
+    seed: int
+    held_out: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteSamples:
+    """Samples that are not in the memory of this process.
+
+    Attributes
+    ----------
+    source : DataSource
+    whole : RemoteSamples, optional
+        The samples that these are a fold of.
+    """
+
+    source: DataSource
+    whole: RemoteSamples | None = None
+    _statistics: dict[tuple[bool, bool], Statistics] = field(default_factory=dict)
+    _weighted: dict[bytes, RemoteSamples] = field(default_factory=dict)
+
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        """Return statistics of X and y, in one pass over the data the first time; X and y are checked on the way."""
+        key = labels, with_moments
+        if key not in self._statistics:
+            self._statistics[key] = self.source.statistics(loss, labels, with_moments)
+        return self._statistics[key]
+
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> RemoteSamples:
+        """Return the same samples, their weights multiplied by a factor for their class."""
+        key = factors.tobytes()
+        if key not in self._weighted:
+            self._weighted[key] = RemoteSamples(self.source.weighted(classes, factors), self.whole)
+        return self._weighted[key]
+
+    def part(self, rows: RemoteFold) -> RemoteSamples:
+        """Return some of the samples."""
+        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out), self)
+
+    @property
+    def _known(self) -> Statistics:
+        """The statistics that were computed first; preparing the samples computes some."""
+        return next(iter(self._statistics.values()))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of features."""
+        return self._known.count, self.source.n_features
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return self._known.total
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The classes of the samples that have a weight."""
+        return self._known.classes
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(ABC):
+    """Samples of which classes, weights and units are known: what a model is made of.
+
+    Attributes
+    ----------
+    unit : float
+        The unit of the coefficients of standardised features.
+    total : float or None
+        The sum of the weights without those of classes; None where samples have none.
+    """
+
+    unit: float
+    total: float | None
+
+    @abstractmethod
+    def count(self, estimator: Any) -> float:
+        """Return what the default number of features depends on: samples or, of classes, those of the rarest."""
+
+    @abstractmethod
+    def standardization(self, estimator: Any) -> Standardization:
+        """Return the center and scale of the columns."""
+
+    @abstractmethod
+    def objective(self, estimator: Any, standardization: Standardization) -> Model | RemoteObjective:
+        """Return ψ of the standardised columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSamples(Prepared):
+    """Samples in memory that have a weight.
+
+    Attributes
+    ----------
+    given : Samples
+        With those of weight 0.
+    X : array, sparse matrix or Design of shape (n, d)
+    y : ndarray of shape (n,)
+    weight : ndarray of shape (n,), optional
+        Times those of classes.
+    more : dict of str to array-like of shape (n,)
+    width : int
+        Coefficients of a feature.
+    """
+
+    given: Samples
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, Any]
+    width: int = 1
+
+    def count(self, estimator: Any) -> float:
+        return float(estimator._sample_count(self.given.y, self.given.weight))
+
+    def standardization(self, estimator: Any) -> Standardization:
+        found: Standardization = estimator._standardization_of(self.X, self.weight, self.width)
+        return found
+
+    def objective(self, estimator: Any, standardization: Standardization) -> Model:
+        objective: Model = estimator._objective(standardization, self.y, self.weight, **self.more)
+        return objective
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSource(Prepared):
+    """Remote samples.
+
+    Attributes
+    ----------
+    samples : RemoteSamples
+        With weights of classes, where there are some.
+    form : Form
+    statistics : Statistics
+        Of these samples.
+    rarest : float
+        As `count`.
+    """
+
+    samples: RemoteSamples
+    form: Form
+    statistics: Statistics
+    rarest: float
+
+    def count(self, estimator: Any) -> float:
+        return self.rarest
+
+    def standardization(self, estimator: Any) -> Standardization:
+        source, form = self.samples.source, self.form
+        moments = self.statistics.moments if estimator.standardize else None
+        names = getattr(estimator, "feature_names_in_", None)
+        return Standardization.of_moments(
+            source.dtype, source.n_features, moments, form.fit_intercept, form.width, names
+        )
+
+    def objective(self, estimator: Any, standardization: Standardization) -> RemoteObjective:
+        scale = standardization.scale if estimator.standardize else None
+        return self.samples.source.model(replace(self.form, center=standardization.center, scale=scale))
+
+
+def remote_samples(estimator: Any, X: Any, y: Any, weight: Any, offset: Any) -> RemoteSamples:
+    """Return samples of X that is remote, or moved to `device`; the estimator gets the attributes of its features."""
+    if estimator.budget is not None or estimator.feature_cost is not None:
+        raise InvalidInputError(
+            "feature_cost and budget are for data in memory, not for Dask, files or a device; n_features is"
+        )
+    names, on_host = None, not is_remote(X)
+    if estimator.device is not None:
+        X, names = _moved(estimator, X)
+    _check_together(X, y=y, sample_weight=weight, offset=offset)
+    source = source_of(X, y, weight, offset, progress=Passes(type(estimator).__name__) if estimator.verbose else None)
+    assert source is not None
+    source.names = names if source.names is None else source.names
+    for name in ("data_fingerprint_", "feature_names_in_", "fitted_on_"):  # the first takes the data themselves
+        estimator.__dict__.pop(name, None)
+    if is_on_device(X) and not on_host:
+        estimator.fitted_on_ = place_of(X)
+    estimator.n_features_in_ = source.n_features
+    if source.names is not None:
+        estimator.feature_names_in_ = np.asarray(source.names, dtype=object)
+    return RemoteSamples(source)
+
+
+def _moved(estimator: Any, X: Any) -> tuple[Any, list[str] | None]:
+    """Return X on the device of the estimator, and the names of its columns."""
+    device = estimator.device
+    if is_dask(X) or isinstance(X, Chunked):
+        raise InvalidInputError(f"device={device!r} is for arrays, not for {type(X).__name__}")
+    if is_on_device(X):
+        return on_device(X, device), None
+    with naming_the_place(X):
+        data = validate_data(estimator, X, **READING)
+    names = getattr(estimator, "feature_names_in_", None)
+    return on_device(data, device), None if names is None else [str(name) for name in names]
+
+
+def place_of(X: Any) -> str:
+    """Return the library and device of X in words; NumPy arrays are on the host."""
+    namespace = array_namespace(X)
+    return "the host" if namespace is None else f"{namespace.xp.__name__} {namespace.device}"
+
+
+def _check_together(X: Any, **rows: Any) -> None:
+    """Raise unless y, weights and offsets are where X is, or in memory: nothing is moved or computed implicitly."""
+    if is_dask(X):
+        check_collection(X)
+    if rows["y"] is None and not isinstance(X, Chunked):
+        raise InvalidInputError("y must be given, got None")
+    own = library_of(X) if is_on_device(X) else None
+    for name, values in rows.items():
+        if is_dask(values) and not is_dask(X):
+            raise InvalidInputError(f"{name} is Dask's, and X is not: give {name}.compute()")
+        if is_on_device(values) and own is None:
+            raise InvalidInputError(f"{name} is on a device, and X is not: give an array of NumPy")
+        if values is not None and not is_remote(values) and np.ndim(values) == 0:
+            raise InvalidInputError(f"{name} must have one entry for each sample, got {values!r}")
+
+
+def check_collection(X: Any) -> None:
+    """Raise unless a Dask X has two dimensions."""
+    ndim = getattr(X, "ndim", None)  # of something delayed it is delayed, too
+    if not (isinstance(ndim, int) and ndim == 2):
+        raise InvalidInputError(f"X must be a dask array or dataframe with two dimensions, got {type(X).__name__}")
+
+
+def check_in_memory(**given: Any) -> None:
+    """Raise where a value is remote that must be in memory: nothing is moved or computed implicitly."""
+    for name, values in given.items():
+        if is_remote(values):
+            raise InvalidInputError(
+                f"{name} must be in memory here, got {type(values).__name__} of {library_of(values)}"
+            )
+
+
+def elementwise(function: Callable[[Any], Any], values: Any) -> Any:
+    """Return a function of values for each sample, of the library of the values."""
+    if not is_dask(values):
+        return function(values)
+    if hasattr(values, "map_partitions"):
+        return values.map_partitions(function, meta=values._meta)
+    return values.map_blocks(function, dtype=np.float64, meta=np.empty(0))
+
+
+def in_memory(*values: ArrayLike | None) -> tuple[Any, ...]:
+    """Return the values as arrays of NumPy, for a score, which is one number for all of them."""
+    here: list[Any] = [one.compute() if is_dask(one) else one for one in values]  # type: ignore[union-attr]
+    places = map(array_namespace, here)
+    return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
