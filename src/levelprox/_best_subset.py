@@ -148,7 +148,7 @@ def best_subset(
     >>> 7 in found.support, found.spent, found.budget
     (False, 4.0, 4.0)
     """
-    return _found(
+    return guided_subset(
         objective,
         k,
         keep=keep,
@@ -168,31 +168,6 @@ def best_subset(
 
 def guided_subset(
     objective: Objective,
-    k: int,
-    *,
-    examine: bool = True,
-    leave: Leave | None = None,
-    thorough: bool = False,
-    known: Features | None = None,
-    **arguments: Any,
-) -> Subset:
-    """Return what `best_subset` does, for callers that know more.
-
-    Parameters
-    ----------
-    objective, k, **arguments
-        As in `best_subset`.
-    examine : bool
-        False returns a set that promising swaps do not improve, and shows nothing of it, as for fits of the folds
-        of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
-    leave, thorough, known
-        As in `Search`. They are ignored for data on Dask, in files or on a device.
-    """
-    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, known=known, **arguments)
-
-
-def _found(
-    objective: Objective,
     k: int | None,
     *,
     keep: ArrayLike | None = None,
@@ -209,6 +184,18 @@ def _found(
     budget: float | None = None,
     **guidance: Any,
 ) -> Subset:
+    """Return what `best_subset` does, for callers that know more.
+
+    Parameters
+    ----------
+    objective, k, and others
+        As in `best_subset`.
+    **guidance
+        Parameters of `SmoothSearch`: examine, leave, thorough, known. They are ignored for losses with kinks and for
+        data on Dask, in files or on a device. `examine=False` returns a set that promising swaps do not improve, and
+        shows nothing of it, as for fits of the folds of a cross-validation: the search is shorter than that of
+        `best_subset`, and its loss may be higher.
+    """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "

@@ -22,3 +22,18 @@ __all__ = [
     "Stochastic",
     "Subgradients",
 ]
+
+#: Deprecated name → its name in `levelprox.backends`.
+_RENAMED = {"Asked": "RemoteObjective", "ShardedModel": "PartitionedModel"}
+
+
+def __getattr__(name: str) -> object:
+    """Return a class under its name of version 0.1, with a warning (PEP 562)."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module 'levelprox.objectives' has no attribute {name!r}")
+    from importlib import import_module
+
+    from levelprox.exceptions import warn
+
+    warn(f"objectives.{name} is deprecated: it is levelprox.backends.{_RENAMED[name]}", DeprecationWarning)
+    return getattr(import_module("levelprox.backends"), _RENAMED[name])

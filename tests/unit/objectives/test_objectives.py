@@ -317,3 +317,12 @@ def test_a_reported_value_is_right_where_rounding_puts_a_margin_across_a_kink(lo
         psi = model.value_of(np.array(exact))
         enough = 1e-3 * psi
         assert abs(model.refined_value(x, model.value_of(model.margins(x)), enough) - psi) <= 4 * enough
+
+
+@pytest.mark.parametrize(("old", "new"), [("Asked", "RemoteObjective"), ("ShardedModel", "PartitionedModel")])
+def test_names_of_version_0_1_are_deprecated(old, new):
+    import levelprox.backends
+    import levelprox.objectives
+
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(levelprox.objectives, old) is getattr(levelprox.backends, new)
