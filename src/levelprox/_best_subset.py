@@ -26,7 +26,7 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
@@ -69,7 +69,7 @@ def best_subset(
     max_iter: int | None = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
 ) -> Subset:
     """Minimise ψ(x) over all x with at most k nonzero features, and say how far no swap improves the answer.
@@ -178,7 +178,7 @@ def guided_subset(
     max_iter: int | None = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
     feature_cost: ArrayLike | None = None,
     budget: float | None = None,
@@ -204,7 +204,7 @@ def guided_subset(
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
     remote = isinstance(objective, RemoteObjective)
-    kept_file = checkpoint is not None and not (isinstance(checkpoint, Journal) and checkpoint.idle)
+    kept_file = checkpoint is not None and not (isinstance(checkpoint, SavedState) and checkpoint.idle)
     if remote and (kept_file or resume is not False):
         raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
     problem = _problem(objective, k, keep, nonnegative, feature_cost, budget)
