@@ -344,9 +344,6 @@ _TABLES: dict[str, dict[str, Keep]] = {
         "test_solve_ends_at_a_kkt_point_within_the_level": Keep(6),
         "test_a_class_without_samples_is_no_obstacle": Keep(1, "Multinomial"),
     },
-    "integration/test_package.py": {
-        "test_examples_of_docstrings_print_what_they_say": Keep(9, "classifier_cv"),
-    },
     "unit/report/test_page.py": {
         "test_every_estimator_has_a_page_and_it_says_what_was_fitted": Keep(7, "ovr", "quantile-n", "hinge-n"),
         "test_the_same_page_from_every_container": Keep(2),
