@@ -26,7 +26,7 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
-from levelprox.driver.checkpoint import Journal
+from levelprox.driver.checkpoint import SavedState
 from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
@@ -69,7 +69,7 @@ def best_subset(
     max_iter: int | None = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
 ) -> Subset:
     """Minimise ψ(x) over all x with at most k nonzero features, and say how far no swap improves the answer.
@@ -148,7 +148,7 @@ def best_subset(
     >>> 7 in found.support, found.spent, found.budget
     (False, 4.0, 4.0)
     """
-    return _found(
+    return guided_subset(
         objective,
         k,
         keep=keep,
@@ -168,31 +168,6 @@ def best_subset(
 
 def guided_subset(
     objective: Objective,
-    k: int,
-    *,
-    examine: bool = True,
-    leave: Leave | None = None,
-    thorough: bool = False,
-    known: Features | None = None,
-    **arguments: Any,
-) -> Subset:
-    """Return what `best_subset` does, for callers that know more.
-
-    Parameters
-    ----------
-    objective, k, **arguments
-        As in `best_subset`.
-    examine : bool
-        False returns a set that promising swaps do not improve, and shows nothing of it, as for fits of the folds
-        of a cross-validation. The search is shorter than that of `best_subset`, and its loss may be higher.
-    leave, thorough, known
-        As in `Search`. They are ignored for data on Dask, in files or on a device.
-    """
-    return _found(objective, k, examine=examine, leave=leave, thorough=thorough, known=known, **arguments)
-
-
-def _found(
-    objective: Objective,
     k: int | None,
     *,
     keep: ArrayLike | None = None,
@@ -203,12 +178,24 @@ def _found(
     max_iter: int | None = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | Journal | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
     feature_cost: ArrayLike | None = None,
     budget: float | None = None,
     **guidance: Any,
 ) -> Subset:
+    """Return what `best_subset` does, for callers that know more.
+
+    Parameters
+    ----------
+    objective, k, and others
+        As in `best_subset`.
+    **guidance
+        Parameters of `SmoothSearch`: examine, leave, thorough, known. They are ignored for losses with kinks and for
+        data on Dask, in files or on a device. `examine=False` returns a set that promising swaps do not improve, and
+        shows nothing of it, as for fits of the folds of a cross-validation: the search is shorter than that of
+        `best_subset`, and its loss may be higher.
+    """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
@@ -217,7 +204,7 @@ def _found(
     if callback is not None and not callable(callback):
         raise InvalidInputError(f"callback must be a function of a record, got {callback!r}")
     remote = isinstance(objective, RemoteObjective)
-    kept_file = checkpoint is not None and not (isinstance(checkpoint, Journal) and checkpoint.idle)
+    kept_file = checkpoint is not None and not (isinstance(checkpoint, SavedState) and checkpoint.idle)
     if remote and (kept_file or resume is not False):
         raise InvalidInputError("a checkpoint of a search for k features is for data in memory; give a level")
     problem = _problem(objective, k, keep, nonnegative, feature_cost, budget)

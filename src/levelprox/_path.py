@@ -80,7 +80,7 @@ class Path:
         return int(self.levels.size)
 
     def x(self, i: int) -> Vector:
-        """The i-th solution as a dense array."""
+        """Return the i-th solution as a dense array."""
         return np.asarray(self.coefficients[[i]].todense(), np.float64).ravel()
 
     @property

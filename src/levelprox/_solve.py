@@ -266,7 +266,7 @@ def minimize(
 
 
 def generator(random_state: RandomState) -> np.random.Generator:
-    """What scikit-learn calls a random state, as NumPy's generator."""
+    """Return NumPy's generator for a random state of scikit-learn."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.Generator(random_state._bit_generator)
     whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)

@@ -223,7 +223,7 @@ class Problem(FeatureProblem):
         return np.ones(features.size, np.bool_) if self.weights is None else self.weights[features] > 0
 
     def free(self, x: Vector) -> Mask:
-        """The coordinates that cost nothing more as they grow: of features that are exempt or past their threshold."""
+        """Return the coordinates with a constant cost: of features that are unpenalized or beyond their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
         sizes = x if self.width == 1 else self.sizes(x)
         support = self.support(x)  # at zero φ rises, with slope λ > 0
@@ -287,7 +287,7 @@ class Problem(FeatureProblem):
         return cut
 
     def restrict(self, W: Features) -> Problem:
-        """The same problem over the features in W, the others held at zero."""
+        """Return the same problem over the features in W, the others held at zero."""
         return replace(
             self,
             objective=self.objective.restrict(W),

@@ -366,7 +366,7 @@ def test_options_of_a_choice_that_remote_data_do_not_have(place: Place, tmp_path
     for options, more, words in (
         ({"scoring": "roc_auc"}, {}, "scoring is for data in memory"),
         ({"cv": KFold(3)}, {}, "cv=KFold.* is for data in memory"),
-        ({"cv": 1}, {}, "cv=1 is for data in memory; elsewhere cv is a number of folds of at least 2"),
+        ({"cv": 1}, {}, "cv=1 is for data in memory; for remote data cv is a number of folds of at least 2"),
         ({"cv": N + 1}, {}, "cv=241 is more than the 240 samples there are"),
         ({}, {"groups": Y}, "groups is for data in memory"),
         ({"checkpoint": tmp_path / "choice"}, {}, "a checkpoint of a choice is for data in memory"),

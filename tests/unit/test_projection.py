@@ -12,7 +12,7 @@ from fractions import Fraction
 import clarabel
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -282,6 +282,7 @@ def test_feasible_points_come_back_bit_for_bit_at_any_magnitude():
         assert y == 0
 
 
+@example([(5e-324, True, -2.0)], -1.0)  # a breakpoint whose product underflows
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     st.lists(

@@ -119,11 +119,16 @@ private:
         branches_.push_back({i, a, w, minus});
     }
 
+    // Whether a/w > 0, by signs: the product of subnormal numbers may vanish.
+    static bool turns_at_positive(const Branch &branch) {
+        return branch.a != 0 && (branch.a > 0) == (branch.w.head > 0);
+    }
+
     // Number the pieces of l: [0, t_0], [t_0, t_1], ..., [t_last, inf).
     void sort() {
         std::vector<Turn> turns;
         for (std::int64_t b = 0; b < std::int64_t(branches_.size()); ++b)
-            if (branches_[b].a * branches_[b].w.head > 0) turns.push_back({branches_[b].breakpoint(), b});
+            if (turns_at_positive(branches_[b])) turns.push_back({branches_[b].breakpoint(), b});
         std::sort(turns.begin(), turns.end());
         for (const Turn &turn : turns) {
             if (ends_.empty() || plus(turn.y, negative(ends_.back())).head > SAME_BREAKPOINT * turn.y.head)

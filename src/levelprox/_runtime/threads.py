@@ -16,7 +16,7 @@ from typing import Any
 
 
 def from_environment() -> int | None:
-    """The number in OMP_NUM_THREADS: the first of a list, None where there is no positive number."""
+    """Return the number in OMP_NUM_THREADS: the first of a list, None if there is no positive number."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isascii() and first.isdigit() and int(first) > 0 else None
 
@@ -80,7 +80,7 @@ def set_up(kernels: ModuleType) -> None:
 
 
 def _controller(base: Any) -> Any:
-    """The class by which threadpoolctl reads and sets the number."""
+    """Return the class through which threadpoolctl reads and sets the number."""
 
     class KernelThreads(base):  # type: ignore[misc]
         """The threads of levelprox's kernels, beside those of OpenMP."""

@@ -122,7 +122,6 @@ class Fitting:
         return time.monotonic() - began, interruption
 
     def _streamed(self, path: Path, test: Path | None, rows: int) -> Fitted:
-
         began = time.monotonic()
         model, shape, task = fit_stream(path, rows, self.settings, self.how, lambda y: infer_task(self.settings, y))
         seconds = time.monotonic() - began

@@ -77,7 +77,6 @@ def certify(
 
 
 def _print(model: Path, found: Claims) -> None:
-
     print_line(str(found).splitlines()[0])  # the line about the data
     print_table(["claim", "in the file", "from the data", ""], [one.words for one in found.claims])
     verdict = "every claim that was examined holds" if found.hold else "NOT every claim holds"

@@ -136,22 +136,7 @@ def fit(
     settings = Settings.from_options(locals())
     state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
     backend = Backend(stream, dask, chunked, device, threads_)
-    chooses = settings.chooses(cv)
-    if not chooses and settings.budget is not None and len(settings.budget) > 1:
-        raise UsageError("several numbers of --budget are for --cv, which chooses")
-    if not chooses and not settings.single:
-        raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
-    if budget is not None and settings.features is not None and len(settings.features) > 1:
-        raise UsageError("with --budget give one number of --features, or none")
-    backend.check(chooses, checkpoint, report)
-    if budget is not None and backend.is_remote:
-        raise UsageError("--budget needs the data in memory: no --stream, --dask, --chunked or --device")
-    if backend.is_remote and (scoring is not None or settings.has_ridges):
-        option = "--scoring" if scoring is not None else "--ridge with several numbers"
-        raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
-    if memory is not None and stream is None:
-        raise UsageError("--memory is for a stream: give --stream, too")
-    settings.check_choice(cv)
+    _check_options(settings, backend, cv, checkpoint, report)
     settings.check_columns(exposure, offset)
     columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
     backend.check_columns(columns)
@@ -196,8 +181,32 @@ def fit(
     return exit_code_of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
 
 
-def _print(fitted: Fitted) -> None:
+def _check_options(
+    settings: Settings, backend: Backend, cv: int | None, checkpoint: Path | None, report: Path | None
+) -> None:
+    """Raise UsageError for options that contradict each other."""
+    chooses = settings.chooses(cv)
+    if not chooses and settings.budget is not None and len(settings.budget) > 1:
+        raise UsageError("several numbers of --budget are for --cv, which chooses")
+    if not chooses and not settings.single:
+        raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
+    if settings.budget is not None and settings.features is not None and len(settings.features) > 1:
+        raise UsageError("with --budget give one number of --features, or none")
+    backend.check(chooses, checkpoint, report)
+    in_memory = {
+        "--budget": settings.budget is not None,
+        "--scoring": settings.scoring is not None,
+        "--ridge with several numbers": settings.has_ridges,
+    }
+    for option, is_given in in_memory.items():
+        if is_given and backend.is_remote:
+            raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
+    if settings.memory is not None and backend.stream is None:
+        raise UsageError("--memory is for a stream: give --stream, too")
+    settings.check_choice(cv)
 
+
+def _print(fitted: Fitted) -> None:
     n, d = fitted.shape
     print_line(f"{type(fitted.model).__name__} on {fitted.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
     name = score_name(fitted.model)

@@ -264,7 +264,3 @@ def _difference(key: str, before: str | None, now: str | None) -> str:
     if before.startswith("#") and now.startswith("#"):
         return f"{key} are not the same"
     return f"{key} was {before[:100]}, now it is {now[:100]}"
-
-
-Journal = SavedState
-keeping = open_checkpoint

@@ -96,7 +96,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         """Raise where parameters are for data in memory."""
         self._check_criterion()
         if self._criterion == "cv" and self.scoring is not None:
-            raise InvalidInputError("scoring is for data in memory; of remote data the loss judges, scoring=None")
+            raise InvalidInputError("scoring is for data in memory; for remote data it is the loss, scoring=None")
         if self._criterion != "cv":
             check_likelihood(self._criterion, self._loss().name)
             if self._loss().name == "gamma":
@@ -104,7 +104,9 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         given = [name for name, value in params.items() if value is not None]
         if given or not (self.cv is None or (isinstance(self.cv, Integral) and int(self.cv) >= 2)):
             what = given[0] if given else f"cv={self.cv!r}"
-            raise InvalidInputError(f"{what} is for data in memory; of remote data cv is a number of at least 2 folds")
+            raise InvalidInputError(
+                f"{what} is for data in memory; for remote data cv is a number of folds of at least 2"
+            )
         if self.checkpoint is not None:
             raise InvalidInputError("a checkpoint of a choice is for data in memory; the fit at one level can have one")
         if self._ridges():
@@ -527,7 +529,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
 def _until_the_limit(n_jobs: int | None, work: Iterator[Any]) -> Iterator[list[Scored]]:
     """What comes of the pieces of work, as far as there is time; processes that are late are ended."""
     seconds = _seconds_to_choose()
-    alone = effective_n_jobs(n_jobs) == 1  # then there is nobody to wait for, and joblib takes no timeout
+    alone = effective_n_jobs(n_jobs) == 1  # joblib then takes no timeout
     until, timeout = time.monotonic() + seconds, None if alone or math.isinf(seconds) else seconds + _LATE
     try:
         yield from Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work)

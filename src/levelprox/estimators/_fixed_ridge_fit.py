@@ -203,7 +203,7 @@ class FixedRidgeFit:
         known: Features | None,
     ) -> Solution:
         observer = self.observer
-        asked: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "keep": self.keep,
             "nonnegative": self.positive,
             "tol": SUBSET_TOLERANCE * self.tol,
@@ -216,15 +216,15 @@ class FixedRidgeFit:
         }
         if self.examine or cost is not None:
             if start is None and previous is not None:
-                asked["start"] = self.features(previous)
+                settings["start"] = self.features(previous)
             if cost is not None:
-                asked |= {"feature_cost": self.feature_cost, "budget": cost}
-            asked |= {
+                settings |= {"feature_cost": self.feature_cost, "budget": cost}
+            settings |= {
                 "callback": None if observer is None else lambda record: observer(record, None),
                 "checkpoint": self.checkpoint,
                 "resume": self.resume,
             }
-        found = guided_subset(self.objective, k, examine=self.examine or cost is not None, **asked)
+        found = guided_subset(self.objective, k, examine=self.examine or cost is not None, **settings)
         certificate, message = found.certificate, found.message
         try:
             with _at_the_end(found.status):
@@ -339,7 +339,7 @@ class FixedRidgeFit:
         return np.flatnonzero(np.any(rows, axis=1))
 
     def observed_by(self, observer: Observer | None) -> Self:
-        """The same, with somebody to be told."""
+        """Return the same with an observer."""
         return replace(self, observer=observer)
 
 

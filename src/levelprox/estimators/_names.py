@@ -224,7 +224,7 @@ NAMED_CONSTRAINTS: dict[str, Callable[[float], Constraint]] = {
 
 
 def constraint_of(constraint: object, unit: float) -> Constraint:
-    """The constraint asked for; a name is drawn with the threshold 0.1 · unit."""
+    """Return the constraint; that of a name has the threshold 0.1 · unit."""
     if isinstance(constraint, Constraint):
         return constraint
     if isinstance(constraint, str) and option(constraint) in NAMED_CONSTRAINTS:
@@ -239,7 +239,7 @@ def constraint_of(constraint: object, unit: float) -> Constraint:
 
 CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
 REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")
-#: What losses are called elsewhere.
+#: Names of losses in other libraries.
 _OTHER_NAMES = {
     "squared": ("mse", "squared_error", "squared_loss", "least_squares", "ls", "l2", "ols", "gaussian", "normal"),
     "absolute": ("mae", "absolute_error", "l1", "lad"),
@@ -251,7 +251,7 @@ _OF_ALL_CLASSES = ("softmax", "multinomial")
 
 
 def loss_of(loss: object, names: tuple[str, ...]) -> Loss:
-    """The loss asked for, one of `names` or an object of their kind."""
+    """Return the loss, one of `names` or an object of their kind."""
     if isinstance(loss, Loss) and (loss.kind == "margin") == (names is CLASSIFICATION_LOSSES):
         return loss
     if isinstance(loss, str) and option(loss) in names:

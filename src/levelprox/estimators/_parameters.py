@@ -68,7 +68,7 @@ class Budget:
 
 
 def cost_budgets(budget: Any, feature_cost: Any, n_features: Any, level: Any, d: int) -> list[Budget]:
-    """The budgets of costs asked for in ascending order, each once; none where there are none.
+    """Return the budgets of costs in ascending order, each once; none where there are none.
 
     d is how many features there may be where n_features does not say it.
     """
@@ -89,7 +89,7 @@ def cost_budgets(budget: Any, feature_cost: Any, n_features: Any, level: Any, d:
 
 
 def budgets_of(n_features: Any, level: Any) -> list[Budget]:
-    """The budgets asked for in ascending order, each once; none where nothing is."""
+    """Return the budgets in ascending order, each once; none where none is given."""
     if n_features is not None and level is not None:
         raise InvalidInputError(
             f"give either n_features or level, not both; got n_features={n_features!r}, level={level!r}"

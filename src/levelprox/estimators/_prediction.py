@@ -1,8 +1,7 @@
-"""A fitted model as a feature selector: scikit-learn's selector methods, on the model itself.
+"""Predictions and feature selection by a fitted model, for X in memory, on Dask, in files or on a device.
 
-What a fitted model says of X on a device: computed there, and handed out as arrays of the same library and device.
-
-A model that was fitted on a device is asked about X on that device only: nothing is moved unasked.
+`dispatched` decorates the methods. On a device results are computed there, and are arrays of the same library. A model
+that was fitted on a device takes X on that device: data are never moved implicitly.
 """
 
 from __future__ import annotations
@@ -225,9 +224,10 @@ def _softplus(xp: Any, z: Any) -> Any:
 
 
 def dispatched(method: Method) -> Method:
-    """Decorate a method of X: of Dask's X it gives Dask's array, computed when asked for; on a device, one there.
+    """Decorate a method of X: the result is of the library of X.
 
-    Of data in files it gives an array in memory, from one chunk after another.
+    Of a Dask X it is a lazy Dask array, of X on a device an array there, of X in files an array in memory, computed
+    chunk by chunk.
     """
 
     @functools.wraps(method)
@@ -313,7 +313,7 @@ def _lean(model: Any) -> Any:
 
 
 def _check_features(model: Any, count: int, names: list[Any] | None) -> None:
-    """Raise unless X has the features of the fit; a warning where only one of the two has names, as elsewhere."""
+    """Raise unless X has the features of the fit; warn where only one of the two has names."""
     known, called = getattr(model, "feature_names_in_", None), type(model).__name__
     if names is not None and not all(isinstance(name, str) for name in names):
         names = None

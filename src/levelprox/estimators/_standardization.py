@@ -86,7 +86,7 @@ class Standardization:
         width: int = 1,
         names: Names | None = None,
     ) -> Standardization:
-        """The same for X that is elsewhere, by the moments of its columns; without these X is left as it is."""
+        """Return the same for remote X, by the moments of its columns; without these X is left as it is."""
         standardization = cls.__new__(cls)
         standardization.dtype, standardization.fit_intercept, standardization.width, standardization.names = (
             dtype,

@@ -266,8 +266,8 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
         raise FileFormatError(f"{name}: the metadata hold {sorted(about.keys() - _METADATA)}, which are unknown")
     arrays = _Noting(contents.arrays)
     told = plain.decode(about.get("model", ""), arrays, _KINDS, name)
-    if arrays.keys() != arrays.asked_for:
-        raise FileFormatError(f"{name}: nothing refers to the arrays {sorted(arrays.keys() - arrays.asked_for)}")
+    if arrays.keys() != arrays.used:
+        raise FileFormatError(f"{name}: nothing refers to the arrays {sorted(arrays.keys() - arrays.used)}")
     match told:
         case {"class": str(kind), "parameters": dict(parameters), "fitted": dict(fitted), **rest} if not rest:
             model = _built(kind, parameters, fitted, name)
@@ -283,14 +283,14 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
 
 
 class _Noting(dict[str, NDArray[Any]]):
-    """Arrays, and which of them were asked for."""
+    """Arrays, and which of them were read."""
 
     def __init__(self, arrays: Any) -> None:
         super().__init__(arrays)
-        self.asked_for: set[str] = set()
+        self.used: set[str] = set()
 
     def __getitem__(self, key: str) -> NDArray[Any]:
-        self.asked_for.add(key)
+        self.used.add(key)
         return super().__getitem__(key)
 
 

@@ -52,6 +52,7 @@ class Solution:
 
     @property
     def psi(self) -> float:
+        """ψ at the solution."""
         return self.certificate.psi
 
 
@@ -147,7 +148,7 @@ class PathFollowing(Method["list[Solution | None]"]):
             yield from self._follow(Tracker(self.problems[i], start, self.how), others, swaps=True)
 
     def _level_out(self) -> None:
-        """What a lower level has found serves the next one, too, where that has nothing lower: ψ never rises."""
+        """Use the solution of a lower level for the next one if it is better there: ψ never increases."""
         for i in range(1, len(self.problems)):
             below = self.best[i - 1]
             if self.best[i] is None or below is None:
@@ -170,7 +171,7 @@ class PathFollowing(Method["list[Solution | None]"]):
                 self.best[i] = Solution(scipy.sparse.csr_array(x[None]), certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
-        """The solution at level i with ψ and its gradient, to be carried on."""
+        """Return the solution at level i with ψ and its gradient, as a start for the next level."""
         problem, solution = self.problems[i], self.best[i]
         assert solution is not None
         x = solution.x.todense().ravel()
@@ -203,7 +204,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         return Solution(scipy.sparse.csr_array(at.x[None]), certificate, status)
 
     def _lowered(self, tracker: Tracker, problem: Problem) -> Iterate | None:
-        """The solution at a lower level by way of fewer features, None where they need not be fewer."""
+        """Return the solution at a lower level after removing features; None if none need be removed."""
         had = affordable(tracker.problem)
         x = self.candidates.exchanged(problem, tracker.state.at, had) if had > affordable(problem) else None
         return None if x is None else self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
@@ -280,7 +281,7 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
 
 
 def _halfway(m: int, most: int) -> Iterator[int]:
-    """The last of m places, then the middle of the widest gap between those before, again and again."""
+    """Return the last of m places, then repeatedly the middle of the widest gap between those before."""
     taken = [-1, m - 1]
     yield m - 1
     for _ in range(min(most, m) - 1):

@@ -47,7 +47,7 @@ class Candidates:
         self.settled: Features = np.empty(0, np.intp)
 
     def as_state(self) -> dict[str, Any]:
-        """What is known of them, as plain data; their columns are what they are."""
+        """Return the state of the candidates as plain data, without their columns."""
         swaps = None if self.swaps is None else self.swaps.as_state()
         return {"features": self.features, "settled": self.settled, "swaps": swaps}
 
@@ -59,7 +59,7 @@ class Candidates:
             self.swaps.take(state["swaps"])
 
     def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
-        """A feasible point with features left out and exchanged; None where few tries find none that is better.
+        """Return a better feasible point with features removed and swapped; None if few trials find none.
 
         As many features as the level can pay for at the cap are refitted, whatever their size.
 
@@ -113,14 +113,14 @@ class Candidates:
         return SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
 
     def _fit(self, problem: Problem, x: Vector) -> Fit:
-        """The candidates' part of a point, as something to begin a refit with."""
+        """Return the candidates' part of a point, as the start of a refit."""
         x = x[problem.coordinates(self.features)]
         inside = np.flatnonzero(problem.sizes(x))
         return Fit(inside, x[problem.coordinates(inside)], np.inf, np.empty(0))
 
 
 def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
-    """The features of a fit without those that cost least to leave out, as few as leave `most` that count."""
+    """Return the features of a fit without those that cost least to remove, so that `most` penalized ones are left."""
     surplus = part.counted(fit.features).size - most
     if surplus <= 0:
         return fit.features

@@ -63,20 +63,25 @@ class Enough:
 
 @dataclass(frozen=True)
 class How:
-    """How problems are solved: what a run has settled on.
+    """The settings of a run.
 
     Attributes
     ----------
     subsolver : Subsolver
     gamma : float
+        γ.
     surrogate : Linearise
+        The function that builds g_k.
     null : NullFit
+        The null model.
     seconds_left : callable
+        Returns the remaining time.
     rng : Generator, optional
+        For subsolvers that sample.
     working_sets : bool
+        Whether to use working sets.
     most : int, optional
-        Nonzero features, of those that count, beyond which a point on a working set ends the work: nobody will look at
-        all features there, and its gradient is left empty.
+        A point on a working set with more nonzero penalized features ends the solve; its full gradient is not computed.
     """
 
     subsolver: Subsolver

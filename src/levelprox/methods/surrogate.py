@@ -86,7 +86,7 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
             "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
             "coefficients and counts once; use surrogate='concave'"
         )
-    support = (at != 0).nonzero()[0]  # elsewhere ∇h = 0
+    support = (at != 0).nonzero()[0]  # ∇h = 0 at the others
     slope = constraint.slope(np.abs(at[support]))
     # Where φ' > 0 is below the rounding of λ, keep the weight positive: with a weight of 0 the coordinate
     # could diverge to where φ is above its linearisation.
@@ -100,7 +100,7 @@ def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector |
     """Return the tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
     width = _width(at, weights)
     t = np.abs(at) if width == 1 else group_norms(at, width)
-    support = (t != 0).nonzero()[0]  # elsewhere φ' = λ
+    support = (t != 0).nonzero()[0]  # φ' = λ at the others
     slope = constraint.slope(t[support])
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
     prices = np.ones_like(t) if weights is None else weights.copy()

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.report.fitted import by_size, certificate_words, feature_names, standardized
+from levelprox.report.fitted import (
+    Column,
+    as_html,
+    by_size,
+    certificate_words,
+    facts_as_html,
+    feature_name,
+    notes_as_html,
+    standardized,
+)
 from levelprox.result import Status
 
 _MAX_FEATURES, _MAX_CLASSES = 30, 8
@@ -66,42 +75,31 @@ def certificate_html(estimator: Any) -> str:
     check_is_fitted(estimator, "certificate_")
     status: Status = estimator.status_
     kind = "good" if status is Status.SOLVED else "short"
-    facts = certificate_words(estimator)
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
     return (
         f'<style>{STYLE}</style><div class="levelprox-card"><div>Certificate'
         f'<span class="status {kind}">{escape(str(status).replace("_", " "))}</span></div>'
-        f"<table><tbody>{rows}</tbody></table>{_features(estimator)}</div>"
+        f"{facts_as_html(certificate_words(estimator))}{_features(estimator)}</div>"
     )
 
 
 def _features(estimator: Any) -> str:
     """Return the table of the selected features, the largest standardised coefficients first."""
     coef, scaled = np.atleast_2d(estimator.coef_), standardized(estimator)
-    chosen = estimator.selected_features_
-    if not chosen.size:
+    order = by_size(estimator)
+    if not order.size:
         return '<div class="features">No feature is selected: the intercept alone.</div>'
-    order = by_size(estimator)[:_MAX_FEATURES]
-    names = feature_names(estimator)
+    shown = order[:_MAX_FEATURES]
+    table = [Column("selected feature", [feature_name(estimator, j) for j in shown], False)]
     columns = _columns(estimator, coef.shape[0])
-    head = "".join(f'<th class="number">{escape(label)}</th>' for label, _ in columns)
-    largest = float(np.linalg.norm(scaled[:, order[0]]))
-    body = "".join(
-        f"<tr><td>{escape(names[j])}</td>"
-        + "".join(f'<td class="number">{coef[row, j]:.4g}</td>' for _, row in columns)
-        + (f"<td>{_bar(float(scaled[0, j]) / largest)}</td>" if coef.shape[0] == 1 else "")
-        + "</tr>"
-        for j in order
-    )
-    size = "<th>standardised</th>" if coef.shape[0] == 1 else ""
-    left = chosen.size - order.size
-    more = f'<div class="more">and {left} more</div>' if left else ""
-    classes = coef.shape[0] - len(columns)
-    more += f'<div class="more">and coefficients of {classes} more classes</div>' if classes else ""
-    return (
-        f'<div class="features"><table><thead><tr><th>selected feature</th>{head}{size}</tr></thead>'
-        f"<tbody>{body}</tbody></table>{more}</div>"
-    )
+    table += [Column(label, [f"{coef[row, j]:.4g}" for j in shown]) for label, row in columns]
+    if coef.shape[0] == 1:
+        largest = float(np.linalg.norm(scaled[:, shown[0]]))
+        bars = [_bar(float(scaled[0, j]) / largest) for j in shown]
+        table.append(Column("standardised", bars, False, is_html=True))
+    left, classes = order.size - shown.size, coef.shape[0] - len(columns)
+    notes = [f"and {left} more"] if left else []
+    notes += [f"and coefficients of {classes} more classes"] if classes else []
+    return f'<div class="features">{as_html(table)}{notes_as_html(notes)}</div>'
 
 
 def _columns(estimator: Any, width: int) -> list[tuple[str, int]]:

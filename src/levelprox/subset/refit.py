@@ -2,7 +2,7 @@
 
 Newton's method on margins, compiled where ψ is a loss of linear predictions; near-equal columns are fitted in an
 orthonormal basis. Where signs must hold, the active-set method of Lawson and Hanson runs over fits without signs
-(signed_refit.py). Where the compiled method fails, other ways are tried in turn, until a fit is known to be optimal:
+(newton.py). Where the compiled method fails, other ways are tried in turn, until a fit is known to be optimal:
 the vertex of δ|r| for Huber's loss, then Newton's method on the data, and working sets with no feature counted.
 
 A fit carries a bound on what is left to gain (`Fit.gap`), from a point that is feasible in the dual problem. A fit that
@@ -43,9 +43,15 @@ from levelprox.subset.fit import (
     slopes,
 )
 from levelprox.subset.multiclass_refit import class_fit
-from levelprox.subset.newton import LAST_DIGITS_SHARE, LAST_STEPS, PREDICTED_SHARE, gap_bound, newton_fit
+from levelprox.subset.newton import (
+    LAST_DIGITS_SHARE,
+    LAST_STEPS,
+    PREDICTED_SHARE,
+    fit_with_signs,
+    gap_bound,
+    newton_fit,
+)
 from levelprox.subset.nonsmooth_refit import minimised
-from levelprox.subset.signed_refit import fit_with_signs
 
 #: Relative to ψ: how much a refit may leave to gain, and a rough one on the way.
 ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6

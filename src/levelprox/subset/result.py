@@ -15,18 +15,18 @@ Phase = Literal["forward", "continuation", "exchanges", "proof"]
 
 @dataclass(frozen=True)
 class Exchanges:
-    """How far it is shown that no exchange of one feature for another lowers ψ.
+    """How far it is shown that no swap of one feature for another lowers ψ.
 
     Attributes
     ----------
     examined : int
-        Exchanges for which it is: ruled out by a bound, or tried.
+        Swaps for which it is: ruled out by a bound, or tried.
     total : int
         All there are: features in the set times features outside.
     local : bool
         Whether ψ is not convex: then sets were refitted from a few starts, and may have a lower minimum elsewhere.
     within_budget : bool
-        Whether only those exchanges count whose sets cost no more than a budget.
+        Whether only those swaps count whose sets cost no more than a budget.
     """
 
     examined: int
@@ -36,7 +36,7 @@ class Exchanges:
 
     @property
     def proved(self) -> bool:
-        """Whether no exchange at all lowers ψ by more than 1e-10 of it, or its rounding.
+        """Whether no swap at all lowers ψ by more than 1e-10 of it, or its rounding.
 
         Where ψ is not convex (`local`) this is a statement about local refits.
         """
@@ -90,7 +90,7 @@ class SubsetCertificate:
     stationarity : float
         dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's; inf where a limit left no time for it.
     exchanges : Exchanges
-        What is shown of exchanges.
+        What is shown of swaps.
     multiplier : float
         What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
         limit ended the search before that was looked for.
@@ -99,7 +99,7 @@ class SubsetCertificate:
     additions : Additions or None
         How many features were examined for it; None where that is not recorded.
     spent, budget : float or None
-        What the features cost, and what they may cost together; None where features have no costs. Then exchanges and
+        What the features cost, and what they may cost together; None where features have no costs. Then swaps and
         additions are those that the budget allows.
     addition_name : str or None
         What that feature is called, where the data have names.
@@ -171,10 +171,10 @@ class SubsetRecord:
     Attributes
     ----------
     step : int
-        Exchanges taken so far: what `max_iter` bounds.
+        Swaps taken so far: what `max_iter` bounds.
     phase : {"forward", "continuation", "exchanges", "proof"}
-        Features taken in one by one; a continuation in the threshold; exchanges for as long as ψ falls; what is left
-        to show of exchanges, and the best addition.
+        Forward selection; a continuation in the threshold; swaps for as long as ψ falls; what is left to show of
+        swaps, and the best addition.
     psi : float
         ψ of the best fit so far.
     n_features : int
@@ -216,7 +216,7 @@ class Subset:
     addition : int or None
         That feature; None where there is none that gains.
     exchanges : Exchanges
-        What is shown of exchanges.
+        What is shown of swaps.
     stationarity : float
         dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's: where ψ is differentiable there the
         largest |∂ψ/∂x_j|.
@@ -236,7 +236,7 @@ class Subset:
         How many features were examined for the best single addition; None where a limit ended the search before.
     spent, budget : float or None
         What the features of the support cost (the exact sum, rounded to the nearest float64), and what they may cost
-        together; None where features have no costs. Then exchanges and additions are those that the budget allows.
+        together; None where features have no costs. Then swaps and additions are those that the budget allows.
     """
 
     x: Vector

@@ -384,7 +384,7 @@ def test_of_two_classes_the_page_says_which_is_positive(diabetes):
     X, y = diabetes[0][:, 2:6], diabetes[1]
     labels = np.where(y > 150, "high", "low")
     model = SparseClassifier(n_features=1).fit(X, labels)
-    words = "Positive coefficients speak for class low, negative ones for class high."
+    words = "Positive coefficients favour class low, negative ones class high."
     assert words in parsed(model, X, labels, fits=[]).said()
     towards = X[np.argmax(model.coef_[0] @ X.T)]
     assert model.predict(towards[None])[0] == "low"

@@ -43,7 +43,7 @@ def sign_of(model: Any) -> str:
     if not hasattr(model, "classes_") or model.classes_.size != 2:
         return ""
     negative, positive = model.classes_
-    return f"Positive coefficients speak for class {positive}, negative ones for class {negative}."
+    return f"Positive coefficients favour class {positive}, negative ones class {negative}."
 
 
 def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
@@ -169,7 +169,7 @@ def choice_of(path: PathFits) -> Choice | None:
     if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model.loss_.name:
         joins = "loss"
     elif model.scoring_ in _ERROR_RATE:
-        name, scores, joins = "Share of wrong answers of held-out samples", 1 - scores, "error"
+        name, scores, joins = "Error rate of held-out samples", 1 - scores, "error"
     folds = sum(key.startswith("split") for key in results)
     return Choice(name, joins, _picked(scores, rows), _picked(results["standard_error"], rows), folds)
 
@@ -180,7 +180,7 @@ def charts_of(
     """Return the charts, each with one unit."""
     charts = [_chart("loss", mean_loss_name(path.model), train, test, choice)]
     if train[0].error is not None:
-        charts.append(_chart("error", "Share of wrong answers", train, test, choice))
+        charts.append(_chart("error", "Error rate", train, test, choice))
     if choice is not None and not choice.joins:
         charts.append({"title": choice.name, "percent": False, "series": [_chosen(choice)]})
     return charts

@@ -277,7 +277,7 @@ class Residuals {
     const [low, high] = this.across[1] > this.across[0] ? this.across : [this.across[0] - 1, this.across[1] + 1];
     this.x = (v) => box.left + 6 + ((v - low) / (high - low)) * (box.right - box.left - 12);
     this.y = (v) => (box.top + box.bottom) / 2 - (v / this.most) * 0.48 * (box.bottom - box.top);
-    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Residuals against what is predicted" });
+    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Residuals against predictions" });
     for (const v of places) {
       root.append(svg("line", { class: v === 0 ? "zero" : "grid", x1: box.left, x2: box.right, y1: this.y(v), y2: this.y(v) }));
       root.append(svg("text", { x: box.left - 8, y: this.y(v) + 4, "text-anchor": "end" }, figure(v)));

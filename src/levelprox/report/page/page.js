@@ -36,7 +36,7 @@ if (several) {
       percent: chart.percent, axis: k === data.charts.length - 1, label: `${chart.title}, against the budget` });
     charts.push(made);
     made.wants();
-    caption.textContent = made.cut ? "Values far above the others leave the chart." : "";
+    caption.textContent = made.cut ? "Values far above the others are cut off." : "";
     legends.push((i) => legend.replaceChildren(html("span", { class: "what" }, chart.title), ...parts.map((s) => {
       const error = s.errors && s.errors[i] !== null ? ` ± ${figure(Number(s.errors[i].toPrecision(2)), chart.percent)}` : "";
       return html("span", {}, html("span", { class: `swatch ${s.classes}` }), `${s.name} `, html("b", {}, figure(s.values[i], chart.percent)), error);
@@ -46,7 +46,7 @@ if (several) {
 if (data.outcome.kind === "residuals") {
   const { shown, all } = data.outcome;
   residuals = new Residuals(at("residuals"), data.outcome);
-  at("residuals-caption").textContent = "Actual less predicted, on the same scale at every budget."
+  at("residuals-caption").textContent = "Actual minus predicted, on the same scale at every budget."
     + (shown < all ? ` ${shown} of ${all} samples.` : "");
 }
 
