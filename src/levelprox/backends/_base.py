@@ -28,7 +28,8 @@ from levelprox.losses import Loss
 from levelprox.objectives._base import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.leave_one_out import Point
-from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
+from levelprox.objectives.linear_margins import FARTHER, keeps_decreasing
+from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.ridge import Ridge
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from levelprox._typing import Margins, Matrix, Vector
 from levelprox.designs import Design
 from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives.ridge import Ridge
 
 
 class Objective(ABC):
@@ -321,6 +323,41 @@ class Model(Curved):
 
     #: The data matrix, whose columns are features, perhaps with one of ones.
     design: Design
+    #: s and o of the samples; the ridge, if ψ has one.
+    sample_weight: Vector | None
+    offset: Vector | None
+    ridge: Ridge | None
+
+    @property
+    def exempt(self) -> NDArray[np.intp]:
+        return self.design.ones.astype(np.intp, copy=False)
+
+    def with_tail(self, z: Vector, x: Vector) -> Vector:
+        """Return margins of the samples with what the ridge needs below them."""
+        return z if self.ridge is None else self.ridge.below(z, x)
+
+    def of_samples(self, z: Vector) -> Vector:
+        """Return the margins of the samples, without what the ridge has below them."""
+        return z if self.ridge is None else z[: self.design.shape[0]]
+
+    def tail(self, z: Vector) -> Vector:
+        """Return what the ridge has below the margins of the samples."""
+        return z[self.design.shape[0] :]
+
+    @property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        return self._share
+
+    @cached_property
+    def _share(self) -> Vector:
+        """s_i / Σ s."""
+        n = self.design.shape[0]
+        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
+
+    def _is_held(self) -> bool:
+        """Return whether the ridge holds all features but the intercepts."""
+        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
 
     @property
     def convex_start(self) -> Self | None:

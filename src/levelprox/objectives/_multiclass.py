@@ -86,10 +86,6 @@ class ByClass(Model):
         return self.design.shape[1] * self.width
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
-        return self.design.ones.astype(np.intp, copy=False)
-
-    @property
     def infimum(self) -> float:
         return 0.0
 
@@ -110,18 +106,6 @@ class ByClass(Model):
         """z = XB + o, of shape (n, K); with a ridge, B below them."""
         z = self._products(x)
         return self.with_tail(z if self.offset is None else z + self.offset, x)
-
-    def with_tail(self, z: Matrix, x: Vector) -> Matrix:
-        """Return margins of the samples with what the ridge needs below them."""
-        return z if self.ridge is None else self.ridge.below(z, x)
-
-    def of_samples(self, z: Matrix) -> Matrix:
-        """Return the margins of the samples, without what the ridge has below them."""
-        return z if self.ridge is None else z[: self.design.shape[0]]
-
-    def tail(self, z: Matrix) -> Matrix:
-        """Return what the ridge has below the margins of the samples."""
-        return z[self.design.shape[0] :]
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         by_class = self._columns_of(x)
@@ -202,23 +186,8 @@ class ByClass(Model):
         origin = np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
         return self.with_tail(origin, np.zeros(self.dimension))
 
-    def _is_held(self) -> bool:
-        """Return whether the ridge holds all features but the intercepts."""
-        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
-
     def _steepest_ridge(self) -> float:
         return 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures(), initial=0.0))
-
-    @property
-    def share(self) -> Vector:
-        """s_i / Σ s."""
-        return self._share
-
-    @cached_property
-    def _share(self) -> Vector:
-        """s_i / Σ s."""
-        n = self.design.shape[0]
-        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.design!r}, {self.width} classes)"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,22 @@ from levelprox._typing import Vector
 _LEAST_VARIANCE = 1e-12
 # From which on methods of first order work in other coordinates: ratio of column sizes, and means in deviations.
 _WIDE_SPREAD, _FAR_MEAN = 100.0, 10.0
+
+
+class ColumnSquares(NamedTuple):
+    """Figures of Σ s_i X_ij² / Σ s_i over the columns that are not zero."""
+
+    total: float
+    mean: float
+    smallest: float
+    largest: float
+
+    @classmethod
+    def of(cls, squares: Vector) -> ColumnSquares:
+        squares = squares[squares > 0]
+        if not squares.size:
+            return cls(0.0, 0.0, 1.0, 1.0)
+        return cls(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
 
 
 @dataclass(frozen=True, eq=False)

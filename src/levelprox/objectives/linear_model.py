@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
-from levelprox._typing import Matrix, Vector
+from levelprox._typing import Vector
 from levelprox._validation import finite
 from levelprox.designs import (
     Design,
@@ -32,17 +30,14 @@ from levelprox.designs import (
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, check_weights, loss_by_name
 from levelprox.losses._base import vector
-from levelprox.objectives._base import Model, Subgradients
-from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives._base import Subgradients
+from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
+from levelprox.objectives.linear_margins import FARTHER, LinearMargins, keeps_decreasing, largest_eigenvalue
 from levelprox.objectives.ridge import Ridge, check_smooth
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
-_LARGE = 1e200  # squares beyond it count as this
-_ALL = slice(None)
-#: Times x: where to look whether a bounded loss still falls.
-FARTHER = 2.0 ** np.arange(8)
 # What is computed from X once, and not pickled.
 _DERIVED = (
     *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
@@ -50,28 +45,7 @@ _DERIVED = (
 )
 
 
-def keeps_decreasing(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
-    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
-
-
-class _ColumnSquares(NamedTuple):
-    """What is asked of Σ s_i X_ij² / Σ s_i over the columns that are not zero."""
-
-    total: float
-    mean: float
-    smallest: float
-    largest: float
-
-    @classmethod
-    def of(cls, squares: Vector) -> _ColumnSquares:
-        squares = squares[squares > 0]
-        if not squares.size:
-            return cls(0.0, 0.0, 1.0, 1.0)
-        return cls(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
-
-
-class LinearModel(Model):
+class LinearModel(LinearMargins):
     """ψ = loss ∘ design.
 
     Parameters
@@ -138,10 +112,6 @@ class LinearModel(Model):
     @property
     def dimension(self) -> int:
         return self.design.shape[1]
-
-    @property
-    def exempt(self) -> NDArray[np.intp]:
-        return self.design.ones.astype(np.intp, copy=False)
 
     @property
     def has_rows(self) -> bool:
@@ -263,10 +233,6 @@ class LinearModel(Model):
     def attained(self) -> bool:
         return self.loss.attained or self._is_held()
 
-    def _is_held(self) -> bool:
-        """Return whether the ridge holds all features but the intercept."""
-        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
-
     @property
     def convex_start(self) -> LinearModel | None:
         """The model with the loss's own convex start for its loss."""
@@ -322,105 +288,6 @@ class LinearModel(Model):
         falls, counts = self.loss.decreases_forever(direction, self.target), self._share > 0
         rises = bool(np.any(~falls & (direction != 0) & counts))
         return bool(np.any(falls & counts)), rises or (self.ridge is not None and self.ridge.holds(x))
-
-    def margins(self, x: Vector) -> Vector:
-        """z_i = ⟨a_i, x⟩ + o_i; with a ridge, x below them."""
-        z = self.design.matvec(x)
-        return self.with_tail(z if self.offset is None else z + self.offset, x)
-
-    def with_tail(self, z: Vector, x: Vector) -> Vector:
-        """Return margins of the samples with what the ridge needs below them."""
-        return z if self.ridge is None else self.ridge.below(z, x)
-
-    def of_samples(self, z: Vector) -> Vector:
-        """Return the margins of the samples, without what the ridge has below them."""
-        return z if self.ridge is None else z[: self.design.shape[0]]
-
-    def tail(self, z: Vector) -> Vector:
-        """Return what the ridge has below the margins of the samples."""
-        return z[self.design.shape[0] :]
-
-    @property
-    def n_margins(self) -> int:
-        return self.design.shape[0]
-
-    @property
-    def origin(self) -> Vector:
-        origin = np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
-        return self.with_tail(origin, np.zeros(self.dimension))
-
-    def moved(self, dx: Vector) -> Vector:
-        return self.with_tail(self.design.matvec(dx), dx)
-
-    def value_of(self, z: Vector) -> float:
-        psi = _kernels.loss_value(*self.loss.kernel, self.of_samples(z), self.target, self.sample_weight)
-        return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
-
-    def gradient_of(self, z: Vector) -> Vector:
-        gradient = self.design.rmatvec(self.slope_of(z))
-        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
-
-    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
-        z, gradient = z.copy(), np.zeros(self.dimension)
-        hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
-        for rows, block in self.design.row_blocks():
-            z[rows] += block.matvec(dx)
-            slope, bend = self.slope_of(z[rows], rows), self.bend_of(z[rows], True, rows)
-            if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
-                return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None
-            gradient += block.rmatvec(slope)
-            if hessian is not None:
-                hessian += block.gram(bend)
-        if self.ridge is not None:
-            self.tail(z)[self.ridge.places] += dx
-            gradient += self.ridge.gradient(self.tail(z))
-            if hessian is not None:
-                hessian = self.bent_by_ridge(hessian)
-        return z, gradient, hessian
-
-    def bent_by_ridge(self, hessian: Matrix) -> Matrix:
-        """Return the Hessian of the samples with that of the ridge."""
-        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures())
-
-    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
-        return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
-
-    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
-        bend = self.bend_of(z, convex)
-        held = 0.0 if self.ridge is None else self.ridge.curvatures()
-        if self.ridge is None:
-            return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
-        return lambda v: self.design.rmatvec(bend * self.design.matvec(v)) + held * v
-
-    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
-        bend = self.bend_of(z, convex)
-        cross = np.empty((self.dimension, count), order="F")
-        for j, move in enumerate(moves):
-            cross[:, j] = self.design.rmatvec(bend * self.of_samples(move))
-            if self.ridge is not None:
-                cross[:, j] += self.ridge.gradient(self.tail(move))
-        return cross
-
-    def cross_hessian_over(
-        self, z: Vector, columns: Iterable[Vector], features: NDArray[np.intp], convex: bool
-    ) -> Matrix:
-        """Return the columns of the Hessian that belong to some features, whose columns of X are given."""
-        bend = self.bend_of(z, convex)
-        cross = np.empty((self.dimension, features.size), order="F")
-        for j, column in enumerate(columns):
-            cross[:, j] = self.design.rmatvec(bend * column)
-        if self.ridge is not None:
-            cross[features, np.arange(features.size)] += self.ridge.curvatures()[features]
-        return cross
-
-    def gradient_squares_of(self, z: Vector) -> Vector:
-        share = self._share
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            squares = np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0)
-        return self.design.column_squares(np.minimum(squares, _LARGE))  # of an outlier they may overflow
-
-    def feature_hessians_of(self, z: Vector) -> Matrix:
-        return self.hessian_diagonal_of(z, True)[:, None, None]
 
     @property
     def self_concordance(self) -> float:
@@ -483,30 +350,6 @@ class LinearModel(Model):
             whole.ridge = self.ridge.scaled(1 / scale)
         return whole
 
-    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
-        squares = self.design.column_squares(self.bend_of(z, convex))
-        return squares if self.ridge is None else squares + self.ridge.curvatures()
-
-    def slope_of(self, z: Vector, rows: slice = _ALL) -> Vector:
-        """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
-        return self._weighted(_kernels.loss_derivative, z, rows)
-
-    def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
-        """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
-        share = self._share[rows]
-        z = z[: share.size]  # below are coefficients, with a ridge
-        out = np.empty_like(z)
-        kernel(*self.loss.kernel, z, self.target[rows], None, out)
-        with np.errstate(invalid="ignore"):
-            out *= z.size * share
-        out[share == 0] = 0.0  # a sample without weight is not there, whatever its loss
-        return out
-
-    def bend_of(self, z: Vector, convex: bool, rows: slice = _ALL) -> Vector:
-        """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""
-        bend = self._weighted(_kernels.loss_curvature, z, rows)
-        return np.abs(bend) if convex and self.loss.weak_convexity else bend
-
     def slopes(self, x: Vector) -> Vector:
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
         return self.loss.subdifferential(self.of_samples(self.margins(x)), self.target)[0]
@@ -544,17 +387,6 @@ class LinearModel(Model):
         guess = np.clip(guess, -radius, radius)
         return Subgradients(center, self.design.rows(kinks), radius, guess, middle, kinks, share[kinks])
 
-    @property
-    def share(self) -> Vector:
-        """s_i / Σ s."""
-        return self._share
-
-    @cached_property
-    def _share(self) -> Vector:
-        """s_i / Σ s."""
-        n = self.design.shape[0]
-        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
-
     @cached_property
     def _squares(self) -> Vector:
         """Σ s_i X_ij² / Σ s_i of every column; without a pass where another model has given `feature_scale`."""
@@ -562,12 +394,12 @@ class LinearModel(Model):
         return self.design.column_squares(self._share) if known is None else known.squares
 
     @cached_property
-    def _column_squares(self) -> _ColumnSquares:
+    def _column_squares(self) -> ColumnSquares:
         squares = self._squares
         if not np.all(np.isfinite(squares)):
             j = int(np.argmax(~np.isfinite(squares)))
             raise InvalidInputError(f"the norm of column {j} of X overflows; scale the columns")
-        return _ColumnSquares.of(squares)
+        return ColumnSquares.of(squares)
 
     def advice(self) -> str:
         spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)
@@ -584,42 +416,10 @@ class LinearModel(Model):
                 return self._column_squares.total
             try:
                 with interruptible():
-                    self._eigenvalue = self._by_lanczos()
+                    self._eigenvalue = largest_eigenvalue(self.design, self._share, self._column_squares.total)
             except TimeLimitError:
                 return self._column_squares.total
         return self._eigenvalue
-
-    def _by_lanczos(self) -> float:
-        """The largest eigenvalue with its residual added; at most the trace."""
-        from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
-            ArpackError,
-            LinearOperator,
-            eigsh,
-        )
-
-        n, d = self.design.shape
-        trace = self._column_squares.total
-        if min(n, d) < 3 or trace == 0:
-            return trace
-        root = np.sqrt(self._share)
-        wide = d > n
-
-        def multiply(p: Vector) -> Vector:
-            if seconds_left() <= 0:
-                raise TimeLimitError
-            if wide:
-                return root * self.design.matvec(self.design.rmatvec(root * p.ravel()))
-            return self.design.rmatvec(self._share * self.design.matvec(p.ravel()))
-
-        side = min(n, d)
-        operator = LinearOperator((side, side), matvec=multiply, dtype=np.float64)
-        start = np.random.default_rng(0).standard_normal(side)
-        try:
-            values, vectors = eigsh(operator, k=1, tol=1e-3, v0=start)
-        except ArpackError:
-            return trace
-        residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
-        return min(trace, float(values[0]) + 2 * residual)
 
 
 def _check_offset(offset: ArrayLike, n: int) -> Vector:

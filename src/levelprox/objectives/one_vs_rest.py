@@ -21,7 +21,8 @@ from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.linear_model import FARTHER, LinearModel, keeps_decreasing
+from levelprox.objectives.linear_margins import FARTHER, keeps_decreasing
+from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.ridge import Ridge, check_smooth
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of

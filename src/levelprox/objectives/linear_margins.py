@@ -1,0 +1,178 @@
+"""ψ of a linear model as a function of its margins: value, gradient and Hessian products, with the ridge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelprox import _kernels
+from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._typing import Matrix, Vector
+from levelprox.designs import Design
+from levelprox.losses import Loss
+from levelprox.objectives._base import Model
+
+#: Times x: where to look whether a bounded loss still falls.
+FARTHER = 2.0 ** np.arange(8)
+_LARGEST_SQUARE = 1e200  # squares beyond it count as this
+_ALL_ROWS = slice(None)
+
+
+def keeps_decreasing(values: list[float]) -> bool:
+    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
+    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
+
+
+class LinearMargins(Model):
+    """F of ψ(x) = F(Ax + o), the mean of losses of margins; with a ridge, the coefficients stand below the margins."""
+
+    loss: Loss
+    target: Vector
+
+    def margins(self, x: Vector) -> Vector:
+        """z_i = ⟨a_i, x⟩ + o_i; with a ridge, x below them."""
+        z = self.design.matvec(x)
+        return self.with_tail(z if self.offset is None else z + self.offset, x)
+
+    @property
+    def n_margins(self) -> int:
+        return self.design.shape[0]
+
+    @property
+    def origin(self) -> Vector:
+        origin = np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
+        return self.with_tail(origin, np.zeros(self.dimension))
+
+    def moved(self, dx: Vector) -> Vector:
+        return self.with_tail(self.design.matvec(dx), dx)
+
+    def value_of(self, z: Vector) -> float:
+        psi = _kernels.loss_value(*self.loss.kernel, self.of_samples(z), self.target, self.sample_weight)
+        return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
+
+    def gradient_of(self, z: Vector) -> Vector:
+        gradient = self.design.rmatvec(self.slope_of(z))
+        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
+
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        z, gradient = z.copy(), np.zeros(self.dimension)
+        hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
+        for rows, block in self.design.row_blocks():
+            z[rows] += block.matvec(dx)
+            slope, bend = self.slope_of(z[rows], rows), self.bend_of(z[rows], True, rows)
+            if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
+                return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None
+            gradient += block.rmatvec(slope)
+            if hessian is not None:
+                hessian += block.gram(bend)
+        if self.ridge is not None:
+            self.tail(z)[self.ridge.places] += dx
+            gradient += self.ridge.gradient(self.tail(z))
+            if hessian is not None:
+                hessian = self.bent_by_ridge(hessian)
+        return z, gradient, hessian
+
+    def bent_by_ridge(self, hessian: Matrix) -> Matrix:
+        """Return the Hessian of the samples with that of the ridge."""
+        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures())
+
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
+
+    def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        bend = self.bend_of(z, convex)
+        held = 0.0 if self.ridge is None else self.ridge.curvatures()
+        if self.ridge is None:
+            return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+        return lambda v: self.design.rmatvec(bend * self.design.matvec(v)) + held * v
+
+    def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        squares = self.design.column_squares(self.bend_of(z, convex))
+        return squares if self.ridge is None else squares + self.ridge.curvatures()
+
+    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+        bend = self.bend_of(z, convex)
+        cross = np.empty((self.dimension, count), order="F")
+        for j, move in enumerate(moves):
+            cross[:, j] = self.design.rmatvec(bend * self.of_samples(move))
+            if self.ridge is not None:
+                cross[:, j] += self.ridge.gradient(self.tail(move))
+        return cross
+
+    def cross_hessian_over(
+        self, z: Vector, columns: Iterable[Vector], features: NDArray[np.intp], convex: bool
+    ) -> Matrix:
+        """Return the columns of the Hessian that belong to some features, whose columns of X are given."""
+        bend = self.bend_of(z, convex)
+        cross = np.empty((self.dimension, features.size), order="F")
+        for j, column in enumerate(columns):
+            cross[:, j] = self.design.rmatvec(bend * column)
+        if self.ridge is not None:
+            cross[features, np.arange(features.size)] += self.ridge.curvatures()[features]
+        return cross
+
+    def gradient_squares_of(self, z: Vector) -> Vector:
+        share = self._share
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            squares = np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0)
+        return self.design.column_squares(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
+
+    def feature_hessians_of(self, z: Vector) -> Matrix:
+        return self.hessian_diagonal_of(z, True)[:, None, None]
+
+    def slope_of(self, z: Vector, rows: slice = _ALL_ROWS) -> Vector:
+        """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
+        return self._weighted(_kernels.loss_derivative, z, rows)
+
+    def bend_of(self, z: Vector, convex: bool, rows: slice = _ALL_ROWS) -> Vector:
+        """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""
+        bend = self._weighted(_kernels.loss_curvature, z, rows)
+        return np.abs(bend) if convex and self.loss.weak_convexity else bend
+
+    def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
+        """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
+        share = self._share[rows]
+        z = z[: share.size]  # below are coefficients, with a ridge
+        out = np.empty_like(z)
+        kernel(*self.loss.kernel, z, self.target[rows], None, out)
+        with np.errstate(invalid="ignore"):
+            out *= z.size * share
+        out[share == 0] = 0.0  # a sample without weight is not there, whatever its loss
+        return out
+
+
+def largest_eigenvalue(design: Design, share: Vector, trace: float) -> float:
+    """Return λ_max(X' diag(share) X) with the residual of Lanczos' method added; at most the trace.
+
+    Raises `TimeLimitError` where the time limit is reached first.
+    """
+    from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
+        ArpackError,
+        LinearOperator,
+        eigsh,
+    )
+
+    n, d = design.shape
+    if min(n, d) < 3 or trace == 0:
+        return trace
+    root = np.sqrt(share)
+    wide = d > n
+
+    def multiply(p: Vector) -> Vector:
+        if seconds_left() <= 0:
+            raise TimeLimitError
+        if wide:
+            return root * design.matvec(design.rmatvec(root * p.ravel()))
+        return design.rmatvec(share * design.matvec(p.ravel()))
+
+    side = min(n, d)
+    operator = LinearOperator((side, side), matvec=multiply, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(side)
+    try:
+        values, vectors = eigsh(operator, k=1, tol=1e-3, v0=start)
+    except ArpackError:
+        return trace
+    residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
+    return min(trace, float(values[0]) + 2 * residual)
