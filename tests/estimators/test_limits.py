@@ -135,4 +135,4 @@ def test_ctrl_c_in_a_choice_of_budgets_ends_all_fits(budget, limit, monkeypatch)
 
         monkeypatch.setattr(LinearModel, "value_and_gradient", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            SparseRegressor(time_limit=limit)._along(X, y, budget.get("n_features"), budget.get("level"), None, {})
+            SparseRegressor(time_limit=limit).fit_path(X, y, **budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -568,6 +569,19 @@ def test_a_fit_that_is_stopped_keeps_what_its_earlier_searches_found() -> None:
     assert found >= 2
 
 
+class Events:
+    """A callback that counts phases and improvements, and not records that depend on the time; True from one on."""
+
+    def __init__(self, stop: float = math.inf) -> None:
+        self.count, self.stop, self.last = 0, stop, None
+
+    def __call__(self, record: Any) -> bool:
+        event = record.phase, record.psi
+        self.count += event != self.last
+        self.last = event
+        return self.count >= self.stop
+
+
 def test_a_fit_that_is_stopped_in_its_last_search_is_not_said_to_be_solved() -> None:
     """With a ridge other features are found, which do not separate the classes: a last search without one follows."""
     rng = np.random.default_rng(23)
@@ -577,14 +591,13 @@ def test_a_fit_that_is_stopped_in_its_last_search_is_not_said_to_be_solved() -> 
     z -= z.mean()
     rng.choice([2, 3])
     y = np.digitize(z + rng.choice([0, 0.1, 1]) * rng.logistic(size=n), np.quantile(z, [0.3, 0.7]))
-    records: list[Any] = []
     options: dict[str, Any] = {"n_features": 2, "standardize": False}
-    whole = SparseClassifier(callback=lambda record: records.append(record) or False, **options).fit(X, y)
+    events = Events()
+    whole = SparseClassifier(callback=events, **options).fit(X, y)
     assert whole.status_ is Status.SOLVED and "Features found without a ridge" in whole.message_
-    for stop in (len(records) - 3, len(records)):
-        told = iter(range(1, len(records) + 1))
+    for stop in (events.count - 3, events.count):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it is cut short
-            model = SparseClassifier(callback=lambda _, told=told, stop=stop: next(told) >= stop, **options).fit(X, y)
+            model = SparseClassifier(callback=Events(stop), **options).fit(X, y)
         assert model.status_ is Status.CALLBACK_STOP and model.selected_features_.size == 2
         assert model.ridge_ == 0 or "Whether a ridge is needed is not known" in model.message_
