@@ -215,7 +215,7 @@ def guided_subset(
 
     def identity() -> dict[str, str]:
         signs, costs = problem.must_be_nonnegative(), problem.costs
-        held: dict[str, object] = {"keep": problem.exempt, "nonnegative": signs if np.any(signs) else None}
+        held: dict[str, object] = {"keep": problem.unpenalized, "nonnegative": signs if np.any(signs) else None}
         if costs is not None:
             held |= {"feature_cost": costs.cost, "budget": costs.budget}
         return identity_without_level(objective, k=problem.k, tol=tol, prove=bool(prove), start=begin, **held)
@@ -251,13 +251,13 @@ def _problem(
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
     if k is not None and np.ndim(k) > 0:
         raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
-    n_features, own = objective.dimension // objective.width, objective.exempt
+    n_features, own = objective.dimension // objective.width, objective.unpenalized
     count = n_features - own.size if k is None else whole("k", k)
     kept = np.empty(0, np.intp) if keep is None else _features("keep", keep, objective)
     problem = SubsetProblem(objective, count, kept, nonnegative)
     if feature_cost is None:
         return problem
-    return replace(problem, costs=Costs.of(feature_cost, budget, n_features, own, problem.exempt))
+    return replace(problem, costs=Costs.of(feature_cost, budget, n_features, own, problem.unpenalized))
 
 
 def _smooth_search(
@@ -287,7 +287,9 @@ def _reduced(problem: SubsetProblem, standardised: Model | None) -> SubsetProble
     fewer = _in_time(lambda: reduced(data, standard))
     if fewer is None:
         return None
-    return replace(problem, objective=fewer, keep=problem.exempt[problem.exempt < fewer.dimension], nonnegative=None)
+    return replace(
+        problem, objective=fewer, keep=problem.unpenalized[problem.unpenalized < fewer.dimension], nonnegative=None
+    )
 
 
 def _in_time(work: Callable[[], Value | None]) -> Value | None:
@@ -307,7 +309,7 @@ def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -
     n_features = objective.dimension // objective.width
     chosen = np.asarray(given)
     mask = chosen.dtype == np.bool_
-    counted = n_features - objective.exempt.size
+    counted = n_features - objective.unpenalized.size
     if chosen.ndim != 1 or (mask and chosen.size not in (n_features, counted)):
         raise InvalidInputError(
             f"{name} must be a list of features or a mask of all {counted}, got shape {chosen.shape}"

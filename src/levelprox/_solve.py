@@ -105,7 +105,7 @@ def solve(
         loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its convex start
         (`Loss.convex_start`), and begin there if that leads lower than the null fit.
     x0 : array-like of shape (d,), optional
-        A feasible start. By default the null fit: the origin, but for exempt coordinates, which are fitted.
+        A feasible start. By default the null fit: the origin, but for unpenalized coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
         For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits, whatever the threads.
     surrogate : {"auto", "paper", "concave"}, default="auto"

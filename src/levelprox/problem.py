@@ -28,7 +28,7 @@ _LEAST_SHORTENED = 1e-9  # of x
 
 
 class FeatureProblem:
-    """Minimise ψ over features, some of which are exempt and some of which may not be negative.
+    """Minimise ψ over features, some of which are unpenalized and some of which may not be negative.
 
     Base class of `Problem` and `SubsetProblem`: dimensions, supports, coordinates and signs.
     """
@@ -40,7 +40,7 @@ class FeatureProblem:
     _all_nonnegative: bool
 
     @property
-    def exempt(self) -> Features:
+    def unpenalized(self) -> Features:
         """The features that never count."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class FeatureProblem:
                 )
             mask, all_nonnegative = None, False
         else:
-            signs = _signs_without(self.objective.exempt, self.nonnegative, self.n_features)
+            signs = _signs_without(self.objective.unpenalized, self.nonnegative, self.n_features)
             mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
         mask = None if mask is None else mask.copy()
         for name, value in {**values, "_mask": mask, "_all_nonnegative": all_nonnegative}.items():
@@ -126,11 +126,11 @@ class FeatureProblem:
     @property
     def n_counted(self) -> int:
         """How many features count."""
-        return self.n_features - self.exempt.size
+        return self.n_features - self.unpenalized.size
 
-    def with_exempt(self, features: Features) -> Features:
+    def with_unpenalized(self, features: Features) -> Features:
         """Return these features and those that are in every fit."""
-        return np.union1d(features, self.exempt).astype(np.intp)
+        return np.union1d(features, self.unpenalized).astype(np.intp)
 
     def allows(self, features: Features) -> bool:
         """Return whether the budget, if there is one, pays for a set."""
@@ -176,7 +176,7 @@ class Problem(FeatureProblem):
     level : float
         η ≥ 0, finite.
     weights : array-like of shape (n_features,), optional
-        ω ≥ 0. A feature of weight 0 is exempt: it never counts (an intercept, a feature that must stay).
+        ω ≥ 0. A feature of weight 0 is unpenalized: it never counts (an intercept, a feature that must stay).
         The objective's own intercept has weight 0, whatever is given; its entry may be left out.
     nonnegative : bool or array-like of bool of shape (d,), optional
         Which coordinates must not be negative. True does not speak of the objective's own intercept. Not to be had
@@ -199,8 +199,8 @@ class Problem(FeatureProblem):
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
-        exempt = self.objective.exempt
-        given = _weights_without(exempt, self.weights, self.n_features)
+        unpenalized = self.objective.unpenalized
+        given = _weights_without(unpenalized, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.width > 1:
             # Never None: from them and x alone the surrogate knows which coordinates belong together.
@@ -209,12 +209,12 @@ class Problem(FeatureProblem):
 
     @classmethod
     def unconstrained(cls, objective: Objective, nonnegative: Signs = None) -> Problem:
-        """Return the problem min ψ(x) with signs and no level: every feature is exempt."""
-        exempt = np.zeros(objective.dimension // objective.width)
-        return cls(objective, MCP.from_threshold(1.0), 1.0, exempt, nonnegative)
+        """Return the problem min ψ(x) with signs and no level: every feature is unpenalized."""
+        unpenalized = np.zeros(objective.dimension // objective.width)
+        return cls(objective, MCP.from_threshold(1.0), 1.0, unpenalized, nonnegative)
 
     @property
-    def exempt(self) -> Features:
+    def unpenalized(self) -> Features:
         """The features that never count (ω_j = 0)."""
         return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
 
@@ -324,13 +324,13 @@ class SubsetProblem(FeatureProblem):
     _all_nonnegative: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        keep = np.union1d(self.keep, self.objective.exempt).astype(np.intp)
+        keep = np.union1d(self.keep, self.objective.unpenalized).astype(np.intp)
         counts = np.ones(self.n_features, np.bool_)
         counts[keep] = False
         self._set_checked(k=whole("k", self.k), keep=keep, _counts=counts)
 
     @property
-    def exempt(self) -> Features:
+    def unpenalized(self) -> Features:
         """The features that are in every fit and never count."""
         return self.keep
 
@@ -340,7 +340,7 @@ class SubsetProblem(FeatureProblem):
 
     def relaxed(self, constraint: Constraint) -> Problem:
         """Return the problem with the level (k + ½) of a constraint of cap 1 in place of the number of features."""
-        weights = self._counts.astype(np.float64) if self.exempt.size else None
+        weights = self._counts.astype(np.float64) if self.unpenalized.size else None
         return Problem(self.objective, constraint, self.k + 0.5, weights, self.nonnegative)
 
     def restrict(self, W: Features) -> SubsetProblem:
@@ -348,33 +348,33 @@ class SubsetProblem(FeatureProblem):
         return replace(
             self,
             objective=self.objective.restrict(W),
-            keep=np.flatnonzero(np.isin(W, self.exempt)),
+            keep=np.flatnonzero(np.isin(W, self.unpenalized)),
             nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
             costs=None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget),
         )
 
 
-def _weights_without(exempt: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
+def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """ω with 0 for the features that never count; given for all features, or for those only that count."""
-    if not exempt.size:
+    if not unpenalized.size:
         return weights
     given = np.ones(n_features) if weights is None else real_array("weights", weights)
-    if given.shape == (n_features - exempt.size,):
-        return np.insert(given, exempt - np.arange(exempt.size), 0.0)
+    if given.shape == (n_features - unpenalized.size,):
+        return np.insert(given, unpenalized - np.arange(unpenalized.size), 0.0)
     if given.shape == (n_features,):
         given = np.array(given)
-        given[exempt] = 0.0
-    return given  # of any other shape: refused, as without exempt features
+        given[unpenalized] = 0.0
+    return given  # of any other shape: refused, as without unpenalized features
 
 
-def _signs_without(exempt: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+def _signs_without(unpenalized: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
     """Signs asked of the features that count; of the others only by a mask that names them all."""
     asked = np.asarray(nonnegative)
-    if not exempt.size or (asked.ndim == 0 and not asked):
+    if not unpenalized.size or (asked.ndim == 0 and not asked):
         return nonnegative
-    counted = n_features - exempt.size
+    counted = n_features - unpenalized.size
     if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
-        return np.insert(np.broadcast_to(asked, (counted,)), exempt - np.arange(exempt.size), False)
+        return np.insert(np.broadcast_to(asked, (counted,)), unpenalized - np.arange(unpenalized.size), False)
     return nonnegative
 
 

@@ -162,7 +162,8 @@ def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
     if outside.size:
         i = int(outside[0])
         raise InvalidInputError(
-            f"weights must be 0 (exempt) or in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], got {omega[i]} at index {i}"
+            f"weights must be 0 (unpenalized) or in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
+            f"got {omega[i]} at index {i}"
         )
     return omega
 

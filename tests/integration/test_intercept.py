@@ -29,10 +29,10 @@ def model(loss="squared", **options):
 
 def test_the_last_coordinate_is_the_intercept_and_is_unpenalized():
     psi = model()
-    assert psi.dimension == 6 and psi.exempt.tolist() == [5] and psi.exempt.dtype == np.intp
-    assert LinearModel(*data()).exempt.size == 0
+    assert psi.dimension == 6 and psi.unpenalized.tolist() == [5] and psi.unpenalized.dtype == np.intp
+    assert LinearModel(*data()).unpenalized.size == 0
     by_hand = LinearModel(InterceptDesign(as_design(data()[0])), data()[1])
-    assert by_hand.exempt.tolist() == [5]
+    assert by_hand.unpenalized.tolist() == [5]
     fit = solve(Problem(psi, L1, 0.5))
     assert fit.status is Status.SOLVED and np.sum(np.abs(fit.x[:-1])) <= 0.5 < fit.x[-1]
     assert certify(Problem(psi, L1, 0.5), fit.x).kkt <= 1e-6
@@ -43,7 +43,7 @@ def test_weights_leave_the_intercept_out_however_they_are_given():
     assert Problem(psi, L1, 1.0).weights.tolist() == [1, 1, 1, 1, 1, 0]
     assert Problem(psi, L1, 1.0, weights=[1, 2, 3, 4, 5]).weights.tolist() == [1, 2, 3, 4, 5, 0]
     assert Problem(psi, L1, 1.0, weights=[1, 2, 3, 4, 5, 6]).weights.tolist() == [1, 2, 3, 4, 5, 0]
-    assert Problem(psi, L1, 1.0, weights=[0, 2, 3, 4, 5]).exempt.tolist() == [0, 5]
+    assert Problem(psi, L1, 1.0, weights=[0, 2, 3, 4, 5]).unpenalized.tolist() == [0, 5]
     given = np.ones(6)
     Problem(psi, L1, 1.0, weights=given)
     assert given[-1] == 1, "what was given is not changed"
@@ -76,7 +76,7 @@ def test_a_restriction_keeps_the_intercept_where_it_is(W):
     W = np.array(W)
     whole = Problem(psi, L1, 1.0, weights=[1, 2, 3, 4, 5], nonnegative=True)
     part = whole.restrict(W)
-    assert part.objective.exempt.tolist() == np.flatnonzero(W == 5).tolist()
+    assert part.objective.unpenalized.tolist() == np.flatnonzero(W == 5).tolist()
     assert (np.ones(W.size) if part.weights is None else part.weights).tolist() == whole.weights[W].tolist()
     assert part.must_be_nonnegative().tolist() == whole.must_be_nonnegative()[W].tolist()
     x = np.random.default_rng(1).standard_normal(W.size)
@@ -125,7 +125,7 @@ def test_models_can_be_pickled_copied_and_outlive_their_parts():
     value, gradient = psi.value_and_gradient(x)
     for twin in (pickle.loads(pickle.dumps(psi)), copy.deepcopy(psi)):
         assert twin.value_and_gradient(x)[0] == value and np.array_equal(twin.value_and_gradient(x)[1], gradient)
-        assert twin.exempt.tolist() == [5]
+        assert twin.unpenalized.tolist() == [5]
     compiled = psi.compiled
     del psi, X, b, twin
     gc.collect()

@@ -140,10 +140,13 @@ def test_columns_in_other_units_with_weights_to_match(loss, seed):
     z = Z @ [1, -1, 0.5, 0, 0, 0] + 0.3 * rng.standard_normal(50)
     b, units = targets(loss, z, rng), 10.0 ** rng.uniform(-8, 8, 6)
     x = np.array([0.3, 0, 0.2, 0, 0.1, 0])
-    exempt = np.array([1.0, 1, 1, 1, 0, 0])
-    for constraint, scale, weights in ((L1(), units, units * exempt), (MCP(2.0, 0.5), units ** (1 - exempt), exempt)):
-        level = 1.3 * constraint.value(x, exempt)
-        plain = certify(Problem(LinearModel(Z, b, loss), constraint, level, exempt), x)
+    unpenalized = np.array([1.0, 1, 1, 1, 0, 0])
+    for constraint, scale, weights in (
+        (L1(), units, units * unpenalized),
+        (MCP(2.0, 0.5), units ** (1 - unpenalized), unpenalized),
+    ):
+        level = 1.3 * constraint.value(x, unpenalized)
+        plain = certify(Problem(LinearModel(Z, b, loss), constraint, level, unpenalized), x)
         other = certify(Problem(LinearModel(Z * scale, b, loss), constraint, level, weights), x / scale)
         # The null fit of a loss with kinks is at one, where a scale is as good as another.
         check_same(plain, other, 0.1 if loss in KINKED else 1e-6)

@@ -201,7 +201,7 @@ def check_float32(constraint: Constraint, t: Double) -> None:
     assert constraint.value(single) == constraint.value(single.astype(np.float64))
 
 
-def check_exempt(constraint: Constraint) -> None:
+def check_unpenalized(constraint: Constraint) -> None:
     """Check that a coordinate of weight 0 costs nothing, however large."""
     x = np.array([1e308, -0.5, math.inf, 2.0])
     expected = 2 * float(constraint.phi(0.5)) + 0.25 * float(constraint.phi(2.0))

@@ -75,7 +75,7 @@ class Table:
         return np.column_stack([X, np.ones(X.shape[0])]) if self.intercept else X
 
     @property
-    def exempt(self) -> tuple[int, ...]:
+    def unpenalized(self) -> tuple[int, ...]:
         return (*self.keep, *([self.X.shape[1]] if self.intercept else []))
 
     @property
@@ -88,7 +88,7 @@ class Table:
 
     def refit(self, features) -> tuple[Double, float]:
         """Coefficients, one row for each feature of the sorted set with the unpenalized ones, and ψ."""
-        chosen = tuple(sorted({*map(int, features), *self.exempt}))
+        chosen = tuple(sorted({*map(int, features), *self.unpenalized}))
         if chosen not in self.known:
             with np.errstate(over="ignore"):  # far out, where data are separable
                 self.known[chosen] = self._newton(self.columns[:, chosen])
@@ -99,7 +99,7 @@ class Table:
 
     def fit(self, features) -> Fit:
         """The same as what the library calls a fit."""
-        chosen = np.array(sorted({*map(int, features), *self.exempt}), np.intp)
+        chosen = np.array(sorted({*map(int, features), *self.unpenalized}), np.intp)
         x, psi = self.refit(chosen)
         z = self.columns[:, chosen] @ x + self._offset()
         return Fit(chosen, x.ravel(), psi, z if self.width > 1 else z[:, 0])
@@ -183,9 +183,9 @@ def weighted(whole: Table, seed: int = 1) -> Table:
 
 def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
     """What is promised whatever the data are."""
-    width, exempt = objective.width, {*map(int, kept), *objective.exempt.tolist()}
+    width, unpenalized = objective.width, {*map(int, kept), *objective.unpenalized.tolist()}
     sizes = np.abs(found.x).reshape(-1, width).max(axis=1)
-    counted = np.array([j for j in np.flatnonzero(sizes) if j not in exempt], int)
+    counted = np.array([j for j in np.flatnonzero(sizes) if j not in unpenalized], int)
     assert np.array_equal(found.support, counted) and counted.size <= k == found.k
     assert np.all(np.isfinite(found.x))
     assert found.psi == objective.value_and_gradient(found.x)[0]
@@ -195,7 +195,7 @@ def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
         assert found.status in CUT_SHORT and found.addition is None
     else:
         assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
-    assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in exempt)
+    assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in unpenalized)
     assert (
         found.success == (found.status in (Status.SOLVED, Status.CALLBACK_STOP))
         and str(found.exchanges) in found.message

@@ -7,7 +7,7 @@ fits        estimators with `standardize=True`, fitted to X and to X with column
 status      ... with another status
 answer      ... with other coefficients (times `scale_`), beyond 1e-5 of the largest, and another ψ, beyond 1e-7
 flat        ... with other coefficients and the same ψ: it has several minimisers, or none
-solves      `solve` on problems with columns in such units, exempt ones included
+solves      `solve` on problems with columns in such units, unpenalized ones included
 solved      ... with the status solved
 improved    ... solved, and a local method lowers ψ by more than the possible gain that is reported
 infeasible  ... whose x exceeds the level, or has a sign that is not permitted

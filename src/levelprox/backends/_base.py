@@ -182,8 +182,8 @@ class RemoteObjective(Curved):
 
     def first_guess(self) -> Vector:
         x = np.zeros(self.dimension)
-        if self.exempt.size and self.width == 1:
-            x[self.exempt[0]] = self._middle()
+        if self.unpenalized.size and self.width == 1:
+            x[self.unpenalized[0]] = self._middle()
         return x
 
     def is_separated(self, x: Vector) -> bool:
@@ -214,7 +214,7 @@ class RemoteObjective(Curved):
             whole.features = np.arange(self.n_all)
             means = whole.column_means if self.form.fit_intercept and self.form.center is None else None
             squares = np.ones(self.n_all) if self.form.standardized else whole.column_squares
-            self.shared.feature_scale = FeatureScale.of_moments(squares, means, whole.exempt)
+            self.shared.feature_scale = FeatureScale.of_moments(squares, means, whole.unpenalized)
         return self.shared.feature_scale.restrict(self.features)
 
     @property
@@ -230,7 +230,7 @@ class RemoteObjective(Curved):
 
     def ridged(self, ridge: ArrayLike) -> Self:
         """Return the same model with a ridge: a number, or one for each feature; the intercept is free of it."""
-        checked = Ridge.of(ridge, self.n_all, self.exempt)
+        checked = Ridge.of(ridge, self.n_all, self.unpenalized)
         other = copy.copy(self)
         other.strength = None if checked is None else checked.strength
         other.shared = SharedState()  # what is known at a point is not the same
@@ -243,7 +243,7 @@ class RemoteObjective(Curved):
             return False
         own = self.strength[self.features]
         if x is None:
-            return bool(np.all(np.delete(own, self.exempt) > 0))
+            return bool(np.all(np.delete(own, self.unpenalized) > 0))
         return bool(np.any(own[:, None] * np.abs(np.reshape(x, (-1, self.width))) > 0))
 
     def steepest_ridge(self) -> float:
@@ -255,7 +255,7 @@ class RemoteObjective(Curved):
         return self.features.size * self.width
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
+    def unpenalized(self) -> NDArray[np.intp]:
         last = np.flatnonzero(self.features == self.n_all - 1)
         return last if self.form.fit_intercept else last[:0]
 

@@ -110,7 +110,7 @@ class ComputeSummary:
         if isinstance(model, LinearModel):
             bend = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
             guess = model.first_guess()
-            middle = float(guess[model.exempt[0]]) if model.exempt.size else 0.0
+            middle = float(guess[model.unpenalized[0]]) if model.unpenalized.size else 0.0
         design = model.design
         squares, sums = design.column_squares(weight), design.weighted_sums(weight)
         return Summary(S, design.shape[0], squares, sums, S * bend, S * middle)

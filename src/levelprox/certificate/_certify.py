@@ -57,7 +57,7 @@ class Certificate:
     complementarity : float
         y |g(x) − η|.
     scale : float
-        The largest |∂ψ_j| of a feature that counts at the null fit (only exempt features fitted), in the same units as
+        The largest |∂ψ_j| of a feature that counts at the null fit (only unpenalized features fitted), in the units of
         `stationarity`; ‖∇ψ_j‖₂ where features have several coefficients. Where that is 0 up to rounding, at the origin
         (extrapolated from the null fit if ψ has no L); 1 where that is 0, too.
     active : bool

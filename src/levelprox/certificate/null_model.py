@@ -74,7 +74,7 @@ def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> Null
     ----------
     problem : Problem or SubsetProblem
     seconds : float
-        How long the exempt features may be fitted.
+        How long the unpenalized features may be fitted.
     """
     objective = problem.objective
     if not isinstance(objective, Model):
@@ -91,7 +91,7 @@ def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> Null
 
 def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:
     """The first guess of the intercept, 0 for all other coordinates; not more than ψ is known there."""
-    x, ones = np.zeros(problem.dimension), objective.exempt
+    x, ones = np.zeros(problem.dimension), objective.unpenalized
     if not ones.size:
         return NullFit(x, objective.value_of(objective.origin), None, math.nan)
     places, part = problem.coordinates(ones), objective.restrict(ones)
@@ -101,7 +101,7 @@ def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:
 
 
 def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
-    """The origin, but for the exempt features, which are fitted; scales are measured there.
+    """The origin, but for the unpenalized features, which are fitted; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
     loss attains no minimum, as sigmoid: an intercept then gains for ever, towards where all gradients vanish. There the
@@ -113,22 +113,22 @@ def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector 
     ----------
     problem : Problem or SubsetProblem
     seconds : float
-        How long the exempt features may be fitted.
+        How long the unpenalized features may be fitted.
     fitted : ndarray, optional
         Their coefficients, where they are known.
     """
     x = np.zeros(problem.dimension)
-    exempt = problem.exempt
+    unpenalized = problem.unpenalized
     at_origin = 0.0
-    if exempt.size:
+    if unpenalized.size:
         at_origin = _size(problem, problem.objective.value_and_gradient(x)[1])
-        places = problem.coordinates(exempt)
+        places = problem.coordinates(unpenalized)
         if fitted is None:
-            fitted = _fit(problem.objective.restrict(exempt), problem.must_be_nonnegative()[places], seconds)
+            fitted = _fit(problem.objective.restrict(unpenalized), problem.must_be_nonnegative()[places], seconds)
         x[places] = fitted
     psi, gradient = problem.objective.value_and_gradient(x)
     scale = _size(problem, gradient, counted=True)
-    # Where the exempt features alone fit the data, what is left of the gradient is rounding, not a scale.
+    # Where the unpenalized features alone fit the data, what is left of the gradient is rounding, not a scale.
     if scale <= _ROUNDING * at_origin:
         scale = _scale_of_a_fit(problem, x, scale, at_origin)
     scale = scale if np.isfinite(scale) and scale > 0 else 1.0
@@ -155,7 +155,7 @@ def _size(problem: FeatureProblem, gradient: Vector, counted: bool = False) -> f
     scale = problem.objective.feature_scale
     sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.width))
     if counted:
-        sizes = np.delete(sizes, problem.exempt)
+        sizes = np.delete(sizes, problem.unpenalized)
     return float(np.max(sizes, initial=0.0))
 
 
@@ -172,7 +172,7 @@ def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -
 
 def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
     """The minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
-    from scipy import optimize  # a tenth of a second to import, and only exempt coordinates need it
+    from scipy import optimize  # a tenth of a second to import, and only unpenalized coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
     best = (math.inf, begin)

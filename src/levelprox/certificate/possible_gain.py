@@ -4,9 +4,10 @@ With residuals ρ = ∇ψ + y ∂g, y ≥ 0 and slack s = η − g(x), every mov
 
     ψ(x) − ψ(x + d)  ≤  ys − ⟨ρ, d⟩ − ½ d'Md  ≤  ys + ½ ρ'M⁻¹ρ,      M = ∇²ψ + y∇²g,
 
-up to third order in d. M is formed over the features F that may move: those that are not zero or exempt, zeros with a
-residual, and zeros that the step of the others comes near to freeing: |ψ'_j| stays below yλω_j as long as the gain
-stays below (yλω_j − |ψ'_j|)²/(2H_jj), by Cauchy and Schwarz. Where M is not positive definite, it is along the level.
+up to third order in d. M is formed over the features F that may move: those that are not zero or unpenalized, zeros
+with a residual, and zeros that the step of the others comes near to freeing: |ψ'_j| stays below yλω_j as long as the
+gain stays below (yλω_j − |ψ'_j|)²/(2H_jj), by Cauchy and Schwarz. Where M is not positive definite, it is along the
+level.
 
 Where the curvature of a loss changes, M is formed from the least curvature that each sample has within the reach of
 the step: moves with d'Hd ≤ r² change a margin by at most r/√(s_i ℓ''_i). For convex losses and constraints the bound
@@ -157,8 +158,8 @@ class _Model:
         if self.problem.width == 1:
             held = self.problem.must_be_nonnegative() & (self.x == 0) & (self.margin >= 0)
         moves = self.margin < 0
-        exempt = self.problem.exempt
-        moves[exempt] = True
+        unpenalized = self.problem.unpenalized
+        moves[unpenalized] = True
         moves &= ~held
         for _ in range(_ROUNDS):
             gain = self._over(np.flatnonzero(moves).astype(np.intp))
@@ -331,7 +332,7 @@ def _by_duality(problem: Problem, model: LinearModel, x: Vector, psi: float, y: 
     """ψ(x) less the lower bound of ψ that slopes near the given ones show, over the convex set near x."""
     price = LevelPart(problem, x, np.arange(problem.n_features)).slope
     tau = max(problem.level - problem.g(x), 0.0) + float(np.sum(price * np.abs(x)))
-    support = np.union1d(problem.support(x), problem.exempt).astype(np.intp)
+    support = np.union1d(problem.support(x), problem.unpenalized).astype(np.intp)
     v = _mended(model, support, slopes, -y * (price * np.sign(x))[support])
     share, offset = model._share, 0.0 if model.offset is None else model.offset
     G = model.design.rmatvec(share * v)

@@ -275,7 +275,7 @@ def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features
     columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
     columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
     rounding = _GRADIENT_ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
-    ones = np.flatnonzero(np.isin(features, problem.objective.exempt))
+    ones = np.flatnonzero(np.isin(features, problem.objective.unpenalized))
     share = part.share
     if ones.size:
         others = np.delete(np.arange(features.size), ones)

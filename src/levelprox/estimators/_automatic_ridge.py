@@ -30,7 +30,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Logistic
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel
@@ -208,7 +208,7 @@ def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:
     width = objective.width
     zero = objective.hessian_of(objective.margins(np.zeros(m * width)), True).reshape(m, width, m, width)[:, 0, :, 0]
     gram = zero / ((width - 1) / width**2 if objective.only_contrasts else 0.25)
-    ones = objective.exempt
+    ones = objective.unpenalized
     if ones.size:
         gram = gram - np.outer(gram[:, ones[0]], gram[ones[0]]) / gram[ones[0], ones[0]]
     return gram[np.ix_(wanted, wanted)] if np.all(np.isfinite(gram)) else None
@@ -253,7 +253,7 @@ class FewFeatures:
         problem = SubsetProblem(standard, m, nonnegative=self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
         newton, surrogate = Newton(), surrogate_by_name("concave")
-        how = How(newton, newton.proximal_weight(standard), surrogate, null, seconds_left, None)
+        how = SolverOptions(newton, newton.proximal_weight(standard), surrogate, null, seconds_left, None)
         refits = Refits(problem, how, self.columns)
         refits.brief, self.columns = True, refits.columns if self.is_standard else None
         everything = np.arange(m)

@@ -175,9 +175,9 @@ class RecomputedFit:
         Where no feature that counts is in the model, the model itself is that null fit. Else its scale is taken from
         the model.
         """
-        exempt = self.problem.exempt
+        unpenalized = self.problem.unpenalized
         if not self.problem.counted(self.problem.support(self.x)).size:
-            return null_fit(self.problem, fitted=self.x[self.problem.coordinates(exempt)])
+            return null_fit(self.problem, fitted=self.x[self.problem.coordinates(unpenalized)])
         return self.null if scale is None else replace(self.null, scale=scale)
 
     def psi_claim(self, claimed: float) -> Claim:

@@ -274,9 +274,11 @@ class Task(FixedRidgeFit):
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
         objective, width = self.objective, self.standardization.width
         assert isinstance(objective, Model | RemoteObjective)
-        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.exempt).astype(np.intp)
+        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.unpenalized).astype(
+            np.intp
+        )
         places = (features[:, None] * width + np.arange(width)).ravel()
-        held = np.setdiff1d(features, np.union1d(objective.exempt, [] if self.keep is None else self.keep))
+        held = np.setdiff1d(features, np.union1d(objective.unpenalized, [] if self.keep is None else self.keep))
         return objective.restrict(features), x[places], np.searchsorted(features, held)
 
     def fits(self, levels: Vector) -> list[Solution]:

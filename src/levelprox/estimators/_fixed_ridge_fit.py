@@ -131,7 +131,7 @@ class FixedRidgeFit:
     def with_kept(self, features: Features) -> Features:
         """Return these features, those that are kept and the intercept, sorted."""
         kept = np.empty(0, np.intp) if self.keep is None else self.keep
-        return np.union1d(np.union1d(features, kept), self.objective.exempt).astype(np.intp)
+        return np.union1d(np.union1d(features, kept), self.objective.unpenalized).astype(np.intp)
 
     def unit_and_signs(self, features: Features) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the ridge of these features where λ is 1, and which of them must not be negative."""

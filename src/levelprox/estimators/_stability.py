@@ -269,7 +269,7 @@ class Contributions(RecomputedFit):
         super().__init__(model, task, subset_problem(task, 0))  # all sets are given
         self.objective = cast(Model, self.problem.objective)
         self.counted = self.problem.counted(self.problem.support(self.x))
-        self.own = np.union1d(self.problem.support(self.x), self.problem.exempt).astype(np.intp)
+        self.own = np.union1d(self.problem.support(self.x), self.problem.unpenalized).astype(np.intp)
         self.fit: Fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.enough = _CHECKED * abs(self.null.psi - self.objective.infimum)
         if self.objective.smooth:
@@ -277,7 +277,7 @@ class Contributions(RecomputedFit):
             self.search.begin(subset_problem(task, self.counted.size))
         else:
             self.exact_refits = ExactRefits(self.problem)
-        self.null_loss = self.refitted(self.problem.exempt).psi
+        self.null_loss = self.refitted(self.problem.unpenalized).psi
         self.fit = self._fitted(self.own)
         self.base = self._judged(self.fit)
         self.scale = self.base.psi - self.objective.infimum
@@ -323,7 +323,7 @@ class Contributions(RecomputedFit):
 
     def of_set(self, features: Features) -> Refit:
         """Return the loss refitted over these features and those that are always in the model."""
-        return self.refitted(np.union1d(features, self.problem.exempt).astype(np.intp))
+        return self.refitted(np.union1d(features, self.problem.unpenalized).astype(np.intp))
 
     def near_swaps(self, share: float, without: Mapping[int, float]) -> NearSwaps | None:
         """Return the swaps that raise the loss by at most this share of it; None where that is next to nothing.

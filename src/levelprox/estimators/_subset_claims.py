@@ -83,13 +83,13 @@ class SubsetClaims(RecomputedFit):
         super().__init__(model, task, subset_problem(task, int(model.level_)))
         self.features = self.problem.support(self.x)
         self.counted = self.problem.counted(self.features)
-        self.own = np.union1d(self.features, self.problem.exempt).astype(np.intp)
+        self.own = np.union1d(self.features, self.problem.unpenalized).astype(np.intp)
         self.fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.tol = SUBSET_TOLERANCE * model.tol
         self.costs: Costs | None = None
         if task.feature_cost is not None:
-            size, own = self.problem.n_features, self.problem.objective.exempt
-            self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.exempt)
+            size, own = self.problem.n_features, self.problem.objective.unpenalized
+            self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.unpenalized)
         if self.problem.objective.smooth:
             self.search = SmoothSearch(self.tol)
             self.search.begin(subset_problem(task, int(model.level_)))

@@ -33,7 +33,7 @@ from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import distance, in_units
 from levelprox.constraints import Widened
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
@@ -60,7 +60,7 @@ def continued(
     problem: Problem,
     start: Iterate,
     direct: Iterate,
-    how: How,
+    how: SolverOptions,
     tol: float,
     count: int = 0,
     after: tuple[Stage, Iterate] | None = None,
@@ -76,7 +76,7 @@ def continued(
         The null fit.
     direct : Iterate
         What the direct start reached.
-    how : How
+    how : SolverOptions
         The settings of the run.
     tol : float
         The tolerance of the problem itself.
@@ -114,7 +114,7 @@ def continued(
         doublings = _following(problem, at.x, doublings, n_nonzero, count)
 
 
-def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Iterate:
+def convex_start(problem: Problem, null: Iterate, how: SolverOptions, tol: float) -> Iterate:
     """Return the start: the solution for the convex start of the loss (`Loss.convex_start`), or the null model.
 
     The one that leads to the lower ψ is chosen; the null model if the loss has no convex start.
@@ -132,7 +132,7 @@ def convex_start(problem: Problem, null: Iterate, how: How, tol: float) -> Itera
     return replace(null if there.psi < here.psi else at, n_grad=n_grad + more + most)
 
 
-def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int]:
+def _convex_solution(convex: Problem, how: SolverOptions, tol: float) -> tuple[Vector, int]:
     """Return the lower end of the direct start and of continuation, and the number of passes."""
     null, cost = null_fit(convex, how.seconds_left()), convex.objective.evaluation_cost
     assert null.gradient is not None
@@ -149,7 +149,7 @@ def _convex_solution(convex: Problem, how: How, tol: float) -> tuple[Vector, int
 
 
 def _exchanged(
-    problem: Problem, start: Iterate, at: Iterate, direct: Iterate, how: How, tol: float
+    problem: Problem, start: Iterate, at: Iterate, direct: Iterate, how: SolverOptions, tol: float
 ) -> tuple[Iterate | None, int]:
     """Return a KKT point that is lower than both ends by swaps of features, if there is one, and the number of passes.
 
@@ -192,7 +192,7 @@ def _exchanged(
 
 
 def _lowest(
-    problem: Problem, W: Features, found: dict[bytes, Fit], at: Iterate, how: How, tol: float
+    problem: Problem, W: Features, found: dict[bytes, Fit], at: Iterate, how: SolverOptions, tol: float
 ) -> tuple[Iterate | None, int]:
     """Return the lowest KKT point from these fits over features of W, if it is lower than `at`, and the passes.
 
@@ -216,7 +216,7 @@ def _lowest(
 
 def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     """Return the features of these points, and those closest to entering at each."""
-    W = problem.exempt
+    W = problem.unpenalized
     for end in ends:
         most = min(max(_CANDIDATES, _SHARE * _count(problem, end.x)), problem.n_features // 2)
         nearest = np.argsort(-problem.sizes(in_units(problem, end.gradient)), kind="stable")[:most]
@@ -227,10 +227,10 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
 class _Exchanges:
     """Swaps among the features in W: on ψ for data in memory, else on its second-order models."""
 
-    def __init__(self, problem: Problem, W: Features, how: How, tol: float) -> None:
+    def __init__(self, problem: Problem, W: Features, how: SolverOptions, tol: float) -> None:
         self.W, self.how, self.tol = W, how, tol
         self.part, self.at_hand = problem.restrict(W), isinstance(problem.objective, Model)
-        self.x = how.null.x[problem.coordinates(problem.exempt)]
+        self.x = how.null.x[problem.coordinates(problem.unpenalized)]
         if self.at_hand:
             self.swaps = self._begun(self.part, self.x, how.null.psi, how)
             self.null = self.swaps.best
@@ -242,12 +242,12 @@ class _Exchanges:
         model = cast(RemoteObjective, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
         small = replace(self.part, objective=model)
         null = null_fit(small, self.how.seconds_left())
-        swaps = self._begun(small, null.x[small.exempt], null.psi, replace(self.how, null=null))
+        swaps = self._begun(small, null.x[small.unpenalized], null.psi, replace(self.how, null=null))
         return swaps, swaps.best, model.value_of(model.margins(end.x[self.W]))
 
-    def _begun(self, part: Problem, x: Vector, psi: float, how: How) -> SwapSearch:
-        margins = cast(Model, part.objective).restrict(part.exempt).margins(x)
-        return SwapSearch(part, Fit(part.exempt, x, psi, margins), how.null, self.tol * how.null.scale, how)
+    def _begun(self, part: Problem, x: Vector, psi: float, how: SolverOptions) -> SwapSearch:
+        margins = cast(Model, part.objective).restrict(part.unpenalized).margins(x)
+        return SwapSearch(part, Fit(part.unpenalized, x, psi, margins), how.null, self.tol * how.null.scale, how)
 
 
 def _without_the_first(swaps: SwapSearch, null: Fit, count: int) -> Fit:
@@ -308,7 +308,7 @@ def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Itera
 
 
 def _iterates(
-    problem: Problem, begin: Iterate | tuple[Vector, Features | None], tol: float, how: How
+    problem: Problem, begin: Iterate | tuple[Vector, Features | None], tol: float, how: SolverOptions
 ) -> Iterator[Iterate]:
     """Yield LCPP iterates, from an iterate or from a point and a first working set, until the residual is below tol."""
     tolerance, objective = tol * how.null.scale, problem.objective

@@ -50,7 +50,7 @@ def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
     objective = cast(Curved, problem.objective)
     support = problem.support(at.x)
     if problem.weights is not None:
-        support = np.union1d(support, problem.exempt)
+        support = np.union1d(support, problem.unpenalized)
     with np.errstate(over="ignore", invalid="ignore"):  # in units of 1e-160 squares are nothing, and their inverses inf
         step = _newton_step(problem, objective, at, y, support)
         if step is None or not np.all(np.isfinite(step)):

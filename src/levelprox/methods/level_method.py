@@ -29,7 +29,7 @@ from levelprox.methods.level_ending import STALLED_STEPS, Conclusion
 from levelprox.methods.level_state import KINDS, Phase, RunState
 from levelprox.methods.levels import Constant, Levels
 from levelprox.methods.nonsmooth_vertex import can_end_at_a_vertex, vertex_near
-from levelprox.methods.restricted import Enough, How, solve_restriction
+from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.methods.subsolvers import Smoothing, Subsolver
 from levelprox.methods.surrogate import Linearise
 from levelprox.methods.working_set import steps
@@ -160,11 +160,13 @@ class LevelMethod(Method[RunState]):
         stage = f", stage {len(stages) + 1}" if phase == "continuation" else ""
         return Progress(text=f"{_PHASE_TEXTS[phase]}{stage}, {self.ctx.elapsed:.1f} s")
 
-    def how(self) -> How:
+    def how(self) -> SolverOptions:
         """Return how problems are solved in this run."""
         assert self.gamma is not None
         ctx = self.ctx
-        return How(self.subsolver, self.gamma, self.surrogate, self.null, ctx.seconds_left, ctx.rng, self.working_set)
+        return SolverOptions(
+            self.subsolver, self.gamma, self.surrogate, self.null, ctx.seconds_left, ctx.rng, self.working_set
+        )
 
     def note_phase(self, name: str) -> None:
         """Note how long the part of the run that ends here took."""
@@ -178,7 +180,7 @@ class LevelMethod(Method[RunState]):
         self.null: NullFit = null_fit_in_time(problem, self.ctx.seconds_left())
         if not self.null.examined:
             return self._not_examined(), 0
-        n_grad = objective.evaluation_cost * (2 if problem.exempt.size else 1)
+        n_grad = objective.evaluation_cost * (2 if problem.unpenalized.size else 1)
         x, psi, gradient = self.null.x, self.null.psi, self.null.gradient
         self.null = replace(self.null, gradient=None)
         assert gradient is not None
@@ -332,14 +334,14 @@ class LevelMethod(Method[RunState]):
             return state
         if not self.subsolver.forms_models(problem.objective):
             return state
-        W = np.union1d(problem.support(last.x), problem.exempt)
+        W = np.union1d(problem.support(last.x), problem.unpenalized)
         part, places = problem.restrict(W), problem.coordinates(W)
         total = problem.constraint.cap * (W.size if part.weights is None else float(part.weights.sum()))
         if not np.isfinite(total):
             return state
         psi, gradient = part.objective.value_and_gradient(last.x[places])
         start = Iterate(last.x[places], psi, gradient, step=1 / problem.objective.curvature)
-        enough = Enough(0.1 * self.tol * self.null.scale)
+        enough = Tolerance(0.1 * self.tol * self.null.scale)
         x = np.zeros_like(last.x)
         x[places] = solve_restriction(replace(part, level=total + 1), start, enough, self.how()).x
         if not problem.is_feasible(x):

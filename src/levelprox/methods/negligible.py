@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.certificate import assemble, certify
-from levelprox.methods.restricted import Enough, How, solve_restriction
+from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import Iterate
@@ -35,7 +35,7 @@ _KINKS = 1.0  # seconds that a subgradient may take
 
 
 def without_negligible(
-    problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None = None
+    problem: Problem, x: Vector, tol: float, how: SolverOptions, hint: Vector | None = None
 ) -> tuple[Vector, int]:
     """Return x without its negligible features, and the number of gradients; x itself if there are none.
 
@@ -46,7 +46,7 @@ def without_negligible(
         A feasible point.
     tol : float
         On the KKT residual.
-    how : How
+    how : SolverOptions
         As in the run that led to x.
     hint : ndarray of shape (n,), optional
         As in `certify`, for losses with kinks.
@@ -68,10 +68,10 @@ def without_negligible(
 class _Trial:
     """Trials of removing features from x, and counts of work."""
 
-    def __init__(self, problem: Problem, x: Vector, tol: float, how: How, hint: Vector | None) -> None:
+    def __init__(self, problem: Problem, x: Vector, tol: float, how: SolverOptions, hint: Vector | None) -> None:
         self.problem, self.x, self.tol, self.how, self.hint = problem, x, tol, how, hint
         self.tries = self.fits = self.gradients = 0
-        support = np.union1d(problem.support(x), problem.exempt)
+        support = np.union1d(problem.support(x), problem.unpenalized)
         self._places, self._part = problem.coordinates(support), problem.objective.restrict(support)
 
     def candidates(self, counted: Features) -> Features:
@@ -134,12 +134,12 @@ class _Trial:
         if self.fits >= _FITS or not how.subsolver.forms_models(problem.objective):
             return x
         self.fits += 1
-        W = np.union1d(problem.support(x), problem.exempt)
+        W = np.union1d(problem.support(x), problem.unpenalized)
         part, places = problem.restrict(W), problem.coordinates(W)
         psi, gradient = part.objective.value_and_gradient(x[places])
         start = Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature)
         fitted = np.zeros_like(x)
-        fitted[places] = solve_restriction(part, start, Enough(_ENOUGH * self.tol * how.null.scale), how).x
+        fitted[places] = solve_restriction(part, start, Tolerance(_ENOUGH * self.tol * how.null.scale), how).x
         return fitted
 
     def _value(self, x: Vector) -> float:

@@ -28,7 +28,7 @@ from levelprox.methods.continuation import affordable
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.path_swaps import Candidates
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.methods.working_set import Tracker
@@ -84,8 +84,8 @@ class PathFollowing(Method["list[Solution | None]"]):
         last = problem[-1]
         subsolver, self.null = choose("auto", last.objective), null_fit_in_time(last, ctx.seconds_left())
         gamma, surrogate = subsolver.proximal_weight(last.objective), surrogate_by_name("concave")
-        self.how = How(subsolver, gamma, surrogate, self.null, ctx.seconds_left, None)
-        self.n_grad = 2 if last.exempt.size else 1
+        self.how = SolverOptions(subsolver, gamma, surrogate, self.null, ctx.seconds_left, None)
+        self.n_grad = 2 if last.unpenalized.size else 1
         self.candidates = Candidates(self.how, self.tol * self.null.scale)
         self.best: list[Solution | None] = [None] * len(problem)
         return self.best

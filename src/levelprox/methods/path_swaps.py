@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox.methods.continuation import affordable
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
@@ -35,12 +35,12 @@ class Candidates:
 
     Parameters
     ----------
-    how : How
+    how : SolverOptions
     tolerance : float
         How well each set is fitted: on ‖∇ψ‖∞ over its features.
     """
 
-    def __init__(self, how: How, tolerance: float) -> None:
+    def __init__(self, how: SolverOptions, tolerance: float) -> None:
         self.how, self.tolerance = how, tolerance
         self.features: Features = np.empty(0, np.intp)
         self.swaps: SwapSearch | None = None
@@ -76,7 +76,7 @@ class Candidates:
             return None
         support = problem.counted(np.flatnonzero(sizes))
         chosen = support[np.argsort(-sizes[support], kind="stable")][: max(most, had)]
-        chosen = np.union1d(chosen, problem.exempt).astype(np.intp)
+        chosen = np.union1d(chosen, problem.unpenalized).astype(np.intp)
         few = 0 < support.size <= _MOSTLY * max(most, had) + 1  # else refits, which leave out the level, say little
         if not few or (had <= most and np.array_equal(chosen, self.settled)):
             return None

@@ -40,7 +40,7 @@ _HARDLY = 0.9
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model predicted: less is a failure
-_FORETOLD = 0.1  # how far the fall may be from what was predicted for the model to serve again
+_TRUSTED_RELATIVE_ERROR = 0.1  # how far the fall may be from what was predicted for the model to serve again
 _LONGEST, _WORTH_A_PASS = 64.0, 4.0  # times the step of the model
 _DAMPED = 1e-3  # ρ after the first failure
 _MOST_DAMPED = 1e30
@@ -49,7 +49,7 @@ _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class Enough:
+class Tolerance:
     """The residual at which to stop, for a multiplier y: max(least, offset − slope·y)."""
 
     least: float
@@ -62,7 +62,7 @@ class Enough:
 
 
 @dataclass(frozen=True)
-class How:
+class SolverOptions:
     """The settings of a run.
 
     Attributes
@@ -94,7 +94,7 @@ class How:
     most: int | None = None
 
 
-def solve_restriction(problem: Problem, start: Iterate, enough: Enough, how: How) -> Iterate:
+def solve_restriction(problem: Problem, start: Iterate, enough: Tolerance, how: SolverOptions) -> Iterate:
     """Return a point of the restriction with a small residual, or the best one before the limits or Ctrl-C."""
     way = by_models if how.subsolver.forms_models(problem.objective) else by_steps
     at = start = start if np.isfinite(start.psi) else _from_zero(problem, start)
@@ -117,7 +117,9 @@ def _from_zero(problem: Problem, start: Iterate) -> Iterate:
     return Iterate(x, psi, gradient, start.multiplier, start.step)
 
 
-def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
+def by_models(
+    problem: Problem, at: Iterate, residual: float, y: float, enough: Tolerance, how: SolverOptions
+) -> Iterator[Iterate]:
     """One second-order model after another, each solved over the level itself; every point that lowers ψ.
 
     A point is tried by one pass over the columns in W, from which come its margins, the gradient and, unless the
@@ -143,10 +145,10 @@ def by_models(problem: Problem, at: Iterate, residual: float, y: float, enough: 
             # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
             damping, trusted = max((10 if damping < 1 else 1000) * damping, _DAMPED), True
             continue
-        if fell > (1 + _FORETOLD) * predicted:
+        if fell > (1 + _TRUSTED_RELATIVE_ERROR) * predicted:
             new = _further(problem, objective, at, new)
         damping = damping / 10 if damping > _DAMPED else 0.0
-        trusted = abs(fell - predicted) <= _FORETOLD * abs(predicted) + last_digits
+        trusted = abs(fell - predicted) <= _TRUSTED_RELATIVE_ERROR * abs(predicted) + last_digits
         before, last = at, residual
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):
@@ -207,9 +209,9 @@ def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
     return last
 
 
-def _for_model(enough: Enough, residual: float) -> Enough:
+def _for_model(enough: Tolerance, residual: float) -> Tolerance:
     """Return the tolerance for a model, given the residual at its centre."""
-    return Enough(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
+    return Tolerance(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
 def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
@@ -232,7 +234,9 @@ def _typical_curvature(problem: Problem) -> Vector:
     return np.asarray(problem.objective.curvature / float(np.mean(squares)) * squares)
 
 
-def by_steps(problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, how: How) -> Iterator[Iterate]:
+def by_steps(
+    problem: Problem, at: Iterate, residual: float, y: float, enough: Tolerance, how: SolverOptions
+) -> Iterator[Iterate]:
     """Yield x after each LCPP step, without the level if it cannot be active."""
     levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)
@@ -263,7 +267,7 @@ def _is_vacuous(problem: Problem) -> bool:
 
 
 def _polished(
-    problem: Problem, at: Iterate, residual: float, y: float, enough: Enough, null: NullFit
+    problem: Problem, at: Iterate, residual: float, y: float, enough: Tolerance, null: NullFit
 ) -> tuple[Iterate, float, float]:
     """Polish for as long as the residual halves."""
     while residual > enough(y) and y > 0:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
-from levelprox.methods.restricted import INSIDE, Enough, How, solve_restriction
+from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, solve_restriction
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -33,9 +33,10 @@ _SMALLEST = 10  # features to begin with
 _MANY_LOOKS = 4
 _ROOM = 2  # times the features that the level can pay for
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
-_DEAR, _LOOK_FIRST = 0.1, 0.1  # parts of all features, and of the residual at the last look
+_LARGE_WORKING_SET_SHARE = 0.1  # of all features
+_FULL_GRADIENT_RESIDUAL_SHARE = 0.1  # of the residual at the last full gradient pass
 _SPREAD = 1e4  # ratio of sizes of columns up to which features are compared in units of the level
-_ALL = 0.9  # of the tolerance, where W is all there is
+_FULL_SET_TOLERANCE_SHARE = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
 
 
@@ -63,7 +64,7 @@ class WorkingSet:
 
 
 def steps(
-    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: How, done: int = 0
+    problem: Problem, start: Iterate, levels: Iterable[float], tol: float, how: SolverOptions, done: int = 0
 ) -> Iterator[tuple[float, Iterate]]:
     """Yield (η_k, x^k) of LCPP with the settings of the run, on working sets or on all features at once.
 
@@ -77,7 +78,7 @@ def steps(
 
 
 def on_working_sets(
-    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: How, looks: int = 0
+    problem: Problem, start: Iterate, levels: Iterable[float], tolerance: float, how: SolverOptions, looks: int = 0
 ) -> Iterator[tuple[float, Iterate]]:
     """Yield (η_k, x^k), with ψ and its whole gradient, after each working set."""
     state = replace(first(problem, start, how.null), looks=looks)
@@ -95,7 +96,7 @@ def first(problem: Problem, start: Iterate, null: NullFit) -> WorkingSet:
     return WorkingSet(start, np.empty(0, np.intp), residual, y)
 
 
-def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: How) -> WorkingSet:
+def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float, how: SolverOptions) -> WorkingSet:
     """Choose W, solve the restriction to it, and compute the full gradient."""
     at = state.at
     W, enough = _look(problem, state, tolerance)
@@ -117,10 +118,10 @@ class Tracker:
     problem : Problem
     start : Iterate
         Any feasible point, with ψ and ∇ψ over all features.
-    how : How
+    how : SolverOptions
     """
 
-    def __init__(self, problem: Problem, start: Iterate, how: How) -> None:
+    def __init__(self, problem: Problem, start: Iterate, how: SolverOptions) -> None:
         self.how, self.problem = how, problem
         self.state = first(problem, start, how.null)
         self.part: Problem | None = None
@@ -143,7 +144,7 @@ class Tracker:
         x = problem.cut(self.state.at.x)
         same = x is self.state.at.x
         if self.small is not None or not same:
-            self._work_on(x, same, Enough(_ENOUGH * tolerance))
+            self._work_on(x, same, Tolerance(_ENOUGH * tolerance))
             looks += 1
         else:
             self.state = first(problem, self.state.at, self.how.null)
@@ -155,7 +156,7 @@ class Tracker:
         self.problem = problem = replace(self.problem, level=level)
         tolerance, before = tol * self.how.null.scale, self.state.at
         self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
-        self._work_on(x, False, Enough(_ENOUGH * tolerance))
+        self._work_on(x, False, Tolerance(_ENOUGH * tolerance))
         at, looks = self._settled(tolerance, 1, most_looks)
         if at.stop == StopReason.INTERRUPTED or at.psi < before.psi or not problem.is_feasible(before.x):
             return at, looks
@@ -178,12 +179,12 @@ class Tracker:
             self.part, self.small = self.problem.restrict(W), None
             self.state = replace(self.state, features=W)
 
-    def _work_on(self, x: Vector, same: bool, enough: Enough) -> None:
+    def _work_on(self, x: Vector, same: bool, enough: Tolerance) -> None:
         """Solve the restriction to W from x, which may be the end of the last solve, and compute the full gradient."""
         problem, W = self.problem, self.state.features
         if self.part is None:
             W = problem.support(self.state.at.x) if not W.size else W
-            W = np.union1d(W, problem.exempt).astype(np.intp)
+            W = np.union1d(W, problem.unpenalized).astype(np.intp)
             self.part = problem.restrict(W)
         part, places = replace(self.part, level=problem.level), problem.coordinates(W)
         if same and self.small is not None:
@@ -197,12 +198,15 @@ class Tracker:
         self.state = WorkingSet(new, W, residual, y, 1)
 
 
-def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: How) -> WorkingSet:
+def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: SolverOptions) -> WorkingSet:
     """Solve the restriction to a given working set from x, and compute the full gradient."""
     part, places = problem.restrict(W), problem.coordinates(W)
     psi, gradient = part.objective.value_and_gradient(x[places])
     small = solve_restriction(
-        part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), Enough(_ENOUGH * tolerance), how
+        part,
+        Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature),
+        Tolerance(_ENOUGH * tolerance),
+        how,
     )
     new = _seen(problem, W, small, how.most)
     if _is_unseen(new):
@@ -234,17 +238,19 @@ def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None
     return Iterate(x, psi, gradient, small.multiplier, small.step, small.stop, features=W).at_cost_of(small)
 
 
-def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Enough]:
+def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Tolerance]:
     """Return W and the tolerance of the solve on it."""
     violation = _violation(problem, state.at.x, state.at.gradient, state.multiplier)
     W = _choose(problem, state.at, violation, state.looks)
     # On a large W the last digits of a problem that may still change cost more than a full pass.
-    if _DEAR * problem.n_features < W.size < problem.n_features:
-        tolerance = max(tolerance, _LOOK_FIRST * state.residual)
+    if _LARGE_WORKING_SET_SHARE * problem.n_features < W.size < problem.n_features:
+        tolerance = max(tolerance, _FULL_GRADIENT_RESIDUAL_SHARE * state.residual)
     return W, _enough(problem, state.multiplier, violation, W, tolerance)
 
 
-def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Enough, how: How) -> Iterate:
+def _on(
+    problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Tolerance, how: SolverOptions
+) -> Iterate:
     """Return the end of the solve on W, without its columns of X and its Hessian."""
     places, y = problem.coordinates(W), state.multiplier
     x, gradient = state.at.x[places], state.at.gradient[places]
@@ -253,7 +259,7 @@ def _on(problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: 
     return replace(end, margins=None, hessian=None)
 
 
-def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Enough:
+def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Tolerance:
     """Return the tolerance of the solve on W, as a function of the multiplier there.
 
     With a lower multiplier more features outside W violate the KKT system; the closest one represents them.
@@ -261,11 +267,11 @@ def _enough(problem: Problem, y: float, violation: Vector, W: Features, toleranc
     violation[W] = -np.inf
     worst = int(np.argmax(violation))
     if violation[worst] == -np.inf:
-        return Enough(_ALL * tolerance)  # nothing is outside
+        return Tolerance(_FULL_SET_TOLERANCE_SHARE * tolerance)  # nothing is outside
     price = problem.constraint.lam * (1.0 if problem.weights is None else float(problem.weights[worst]))
     scale = problem.objective.feature_scale
     price = price if scale is None else price / float(scale.size[worst])
-    return Enough(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
+    return Tolerance(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
 
 
 def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
@@ -296,7 +302,7 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
     scale = problem.objective.feature_scale
     if scale is not None and scale.spread <= _SPREAD:
         violation = np.where(violation > -np.inf, violation * scale.size, -np.inf)
-    kept = np.union1d(problem.support(at.x), problem.exempt)
+    kept = np.union1d(problem.support(at.x), problem.unpenalized)
     violators = int(np.count_nonzero(violation > 0))
     spare = int(kept.size * 2.0 ** max(-1, (looks - _MANY_LOOKS) // 2))
     more = max(_SMALLEST, spare, min(violators, kept.size))

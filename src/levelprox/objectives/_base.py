@@ -55,7 +55,7 @@ class Objective(ABC):
     width: int = 1
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
+    def unpenalized(self) -> NDArray[np.intp]:
         """Features that never count, whatever their weight: the intercept, where there is one."""
         return np.empty(0, np.intp)
 
@@ -329,7 +329,7 @@ class Model(Curved):
     ridge: Ridge | None
 
     @property
-    def exempt(self) -> NDArray[np.intp]:
+    def unpenalized(self) -> NDArray[np.intp]:
         return self.design.ones.astype(np.intp, copy=False)
 
     def with_tail(self, z: Vector, x: Vector) -> Vector:
@@ -357,7 +357,7 @@ class Model(Curved):
 
     def _is_held(self) -> bool:
         """Return whether the ridge holds all features but the intercepts."""
-        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.exempt) > 0))
+        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.unpenalized) > 0))
 
     @property
     def convex_start(self) -> Self | None:

@@ -263,7 +263,7 @@ class LinearModel(LinearMargins):
 
         Far from its targets such a loss is a line or flatter, and says nothing of how far they are.
         """
-        x, ones = np.zeros(self.dimension), self.exempt
+        x, ones = np.zeros(self.dimension), self.unpenalized
         if self.loss.kind != "regression" or self.loss.constant_curvature or not ones.size:
             return x
         left = self.target - self.of_samples(self.origin)

@@ -54,7 +54,7 @@ class ReducedModel(LinearModel):
     """
 
     def __init__(self, factor: Matrix, data: LinearModel, standard: LinearModel) -> None:
-        inner, self._intercept = centred(factor, bool(standard.exempt.size))
+        inner, self._intercept = centred(factor, bool(standard.unpenalized.size))
         root = np.sqrt(inner.shape[0])  # ψ is a mean over rows
         super().__init__(np.asfortranarray(root * inner[:, :-1]), root * inner[:, -1])
         self.data, self.standard = data, standard
@@ -95,7 +95,7 @@ def reduced(data: LinearModel, standard: LinearModel) -> ReducedModel | None:
     if not is_reducible(standard):
         return None
     factor = triangle(blocks(standard))
-    return ReducedModel(factor, data, standard) if is_trusted(factor, bool(standard.exempt.size)) else None
+    return ReducedModel(factor, data, standard) if is_trusted(factor, bool(standard.unpenalized.size)) else None
 
 
 def is_reducible(objective: LinearModel, n: int | None = None) -> bool:

@@ -61,7 +61,7 @@ class Stream:
     Parameters
     ----------
     k : int
-        How many features may be used besides the exempt and the kept ones; at least 0.
+        How many features may be used besides the unpenalized and the kept ones; at least 0.
     keep : array-like of int or bool, optional
         Features that are always used and never count, as indices or as a mask.
     nonnegative : array-like of int or bool, optional
@@ -88,7 +88,7 @@ class Stream:
         self.keep, self.nonnegative = _indices("keep", keep), _indices("nonnegative", nonnegative)
         self.memory = memory if memory == math.inf else positive("memory", memory)
         self.x: Vector | None = None
-        self._exempt: Features = np.empty(0, np.intp)
+        self._unpenalized: Features = np.empty(0, np.intp)
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
@@ -115,13 +115,13 @@ class Stream:
         shifts = np.zeros_like(ratios) if shift is None else self._by_coordinate("shift", shift, 0.0)
         if not np.all(ratios > 0):
             raise InvalidInputError("ratio must be positive")
-        ones = coordinates(self._exempt, width)
+        ones = coordinates(self._unpenalized, width)
         if ones.size:
             self.x[ones] += (shifts * self.x).reshape(-1, width).sum(axis=0)
         elif np.any(shifts):
             raise InvalidInputError("columns cannot be shifted where the model has no intercept")
         self.x *= ratios
-        self._past.rescale(ratios, shifts, self._exempt)
+        self._past.rescale(ratios, shifts, self._unpenalized)
 
     def step(self, model: Model, weight: float) -> Vector:
         """Take in a batch.
@@ -136,7 +136,7 @@ class Stream:
         Returns
         -------
         ndarray of shape (dimension,)
-            The new point, finite: at most k features other than kept and exempt ones are not zero.
+            The new point, finite: at most k features other than kept and unpenalized ones are not zero.
         """
         m = positive("weight", weight)
         if self.x is None:
@@ -157,10 +157,10 @@ class Stream:
         if model.width > 1 and self.nonnegative.size:
             raise InvalidInputError("nonnegative is for features with one coefficient")
         self.x = np.zeros(model.dimension)
-        self._exempt = model.exempt
-        self._always = np.union1d(self.keep, model.exempt).astype(np.intp)
+        self._unpenalized = model.unpenalized
+        self._always = np.union1d(self.keep, model.unpenalized).astype(np.intp)
         self._bounded = np.zeros(model.dimension, np.bool_)
-        self._bounded[np.setdiff1d(self.nonnegative, model.exempt)] = True
+        self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
         self._past = Recollection(model.dimension, model.width)
 
     def _exchanged(self, model: Model, m: float) -> Vector:
@@ -277,7 +277,7 @@ class Stream:
         assert self.x is not None
         width = self._past.width
         full = np.full(self.x.size // width, of_intercept)
-        others = np.delete(np.arange(full.size), self._exempt)
+        others = np.delete(np.arange(full.size), self._unpenalized)
         given = finite(name, real_array(name, value))
         if given.shape != others.shape:
             raise InvalidInputError(f"{name} must have shape ({others.size},), got {given.shape}")

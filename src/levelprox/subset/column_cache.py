@@ -220,7 +220,7 @@ def shared(problem: FeatureProblem) -> Shared:
     """Return what searches of a problem share; ψ is a loss of linear predictions."""
     objective = cast(LinearModel, problem.objective)
     ridge = b"" if objective.ridge is None else objective.ridge.own.tobytes()
-    key = problem.exempt.tobytes() + b"|" + ridge
+    key = problem.unpenalized.tobytes() + b"|" + ridge
     kept: _Kept = objective.design.__dict__.setdefault(_ATTRIBUTE, _Kept())
     for one in kept:
         if one.is_of(objective, key):

@@ -50,7 +50,7 @@ class CostMoves:
     search : SmoothSearch
         Begun.
     costs : Costs
-        Of all features, 0 for exempt ones.
+        Of all features, 0 for unpenalized ones.
     """
 
     def __init__(self, search: SmoothSearch, costs: Costs) -> None:
@@ -108,7 +108,7 @@ class CostMoves:
 
     def completed(self, features: Features) -> Fit:
         """Return the fit over the most useful of given features that the budget allows, and the most useful others."""
-        fit = self._cut(self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best), True)
+        fit = self._cut(self.swaps.roughly(self.problem.with_unpenalized(features), self.swaps.best), True)
         fit = self.swaps.fitted(fit.features, fit)
         self.swaps.keep(fit)
         return self._over(fit, self._added(fit, self._affordable_gain))

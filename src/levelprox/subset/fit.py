@@ -27,7 +27,7 @@ class Fit:
     Attributes
     ----------
     features : ndarray of int
-        The features, sorted, exempt ones included.
+        The features, sorted, unpenalized ones included.
     x : ndarray
         Their coefficients.
     psi : float

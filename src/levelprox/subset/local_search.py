@@ -25,7 +25,7 @@ from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
 from levelprox.methods.continuation import continued
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Objective
 from levelprox.problem import SubsetProblem
 from levelprox.result import Context, Ending, Iterate, Method, Progress, Status
@@ -198,7 +198,7 @@ class Search(Method[Fit]):
         if not unknown and not self._attains(fit, psi):
             examined, addition = 0, None if addition is None else replace(addition, examined=0)
         if costs is not None and not np.array_equal(support, problem.counted(features)):
-            features = problem.with_exempt(support)  # what is shown is of another set
+            features = problem.with_unpenalized(support)  # what is shown is of another set
             examined, addition = 0, None
         local = self.reported_objective.convex_start is not None
         swaps = Exchanges(examined, problem.count_swaps(features), local, within_budget=costs is not None)
@@ -260,7 +260,7 @@ class Search(Method[Fit]):
 
 
 def sets_by_continuation(
-    problem: SubsetProblem, start: Iterate, direct: Iterate, support: Features, how: How
+    problem: SubsetProblem, start: Iterate, direct: Iterate, support: Features, how: SolverOptions
 ) -> Iterator[tuple[Features, Iterate, int]]:
     """Yield the k largest features of each stage of a continuation in the threshold, with its end and its passes.
 
@@ -273,7 +273,7 @@ def sets_by_continuation(
         A fit over a set that was found otherwise.
     support : ndarray of int
         Its features.
-    how : How
+    how : SolverOptions
     """
     largest = float(np.max(problem.sizes(direct.x)[problem.counted(support)], initial=0.0))
     if not largest > 0:
@@ -283,7 +283,7 @@ def sets_by_continuation(
         sizes = problem.sizes(end.x)
         counted = problem.counted(np.flatnonzero(sizes))
         largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: problem.k]]
-        yield problem.with_exempt(largest_k), end, stage.n_grad
+        yield problem.with_unpenalized(largest_k), end, stage.n_grad
 
 
 def _falls_farther_out(objective: Objective, x: Vector) -> bool:

@@ -43,7 +43,7 @@ def has_class_path(problem: FeatureProblem, k: int) -> bool:
         return False
     (n, d), K = objective.design.shape, objective.width
     small = n * d <= _MOST_ENTRIES and n * K * max(d, K) <= _MOST_PRODUCTS
-    return small and d * K <= _MOST_COORDINATES and (k + problem.exempt.size) * K <= _MOST_SET_COORDINATES
+    return small and d * K <= _MOST_COORDINATES and (k + problem.unpenalized.size) * K <= _MOST_SET_COORDINATES
 
 
 def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:
@@ -92,7 +92,7 @@ def _columns_of(design: Design) -> Matrix:
 
 
 def _new_path(problem: FeatureProblem, newton: ClassNewton) -> ClassPath:
-    return ClassPath(newton, problem.exempt.astype(np.intp), problem.n_features - problem.exempt.size)
+    return ClassPath(newton, problem.unpenalized.astype(np.intp), problem.n_features - problem.unpenalized.size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,19 +67,19 @@ class NonsmoothSearch(Search):
         self.n_grad = 2
         self.smooth: SmoothSearch | None = None
         self._forget()
-        exempt = problem.exempt
+        unpenalized = problem.unpenalized
         try:
             with finishing():
                 self.standardised = self.refits.parts[0].standardised()
-                origin = Fit(exempt, np.zeros(problem.coordinates(exempt).size), math.inf, np.empty(0))
-                self.best: Fit = self._fitted(exempt, origin)
+                origin = Fit(unpenalized, np.zeros(problem.coordinates(unpenalized).size), math.inf, np.empty(0))
+                self.best: Fit = self._fitted(unpenalized, origin)
                 self.null = null_fit(problem, fitted=self.best.x)
         except (Stop, TimeLimitError, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt):
                 end_now()
             self.null = null_fit_in_time(problem, 0.0)
-            x = self.null.x[problem.coordinates(exempt)]
-            self.best = Fit(exempt, x, self.null.psi, self.objective.restrict(exempt).margins(x))
+            x = self.null.x[problem.coordinates(unpenalized)]
+            self.best = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
         self.resolution = _CHECKED_ERROR_SHARE * self.best.psi + 8 * self._rounding()
@@ -152,7 +152,7 @@ class NonsmoothSearch(Search):
         """Refit every set of k features."""
         self.monitor.enter("exchanges")
         for chosen in itertools.combinations(counted.tolist(), self.k):
-            self._keep(self._fitted_once(self.problem.with_exempt(np.array(chosen)), self.best))
+            self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
 
     def _search_with_envelopes(self) -> None:
         """Refit the sets that are found with the envelope at a few widths."""
@@ -166,7 +166,7 @@ class NonsmoothSearch(Search):
     def _begin_with(self, start: Features | None) -> None:
         """Refit the features that are given, where they are not too many."""
         if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
-            self._keep(self._fitted_once(self.problem.with_exempt(start), self.best))
+            self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
 
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
@@ -252,7 +252,7 @@ class NonsmoothSearch(Search):
         assert isinstance(fit, ExactFit)
         width = len(self.refits.parts)
         x = fit.x.reshape(-1, width)
-        stays = np.any(x != 0, axis=1) | np.isin(fit.features, self.problem.exempt)
+        stays = np.any(x != 0, axis=1) | np.isin(fit.features, self.problem.unpenalized)
         return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
 
     def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
@@ -369,7 +369,7 @@ class NonsmoothSearch(Search):
 
     def _droppable(self, fit: Fit) -> list[int]:
         """Return the places of the features of a fit that count."""
-        return np.flatnonzero(np.isin(fit.features, self.problem.exempt, invert=True)).tolist()
+        return np.flatnonzero(np.isin(fit.features, self.problem.unpenalized, invert=True)).tolist()
 
     def _rooms(self, fit: Fit) -> list[float]:
         """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""

@@ -23,7 +23,7 @@ from levelprox import _kernels
 from levelprox._kernels import FitEnd
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.losses import Absolute, Huber
-from levelprox.methods.restricted import Enough, How, solve_restriction
+from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem, Problem
@@ -77,7 +77,7 @@ class Refits:
     ----------
     problem : Problem
         ψ and signs; its level does not matter.
-    how : How
+    how : SolverOptions
     columns : Columns, optional
         Of the same features, where they are at hand.
 
@@ -90,7 +90,7 @@ class Refits:
         nothing is shown of them.
     """
 
-    def __init__(self, problem: FeatureProblem, how: How, columns: Columns | None = None) -> None:
+    def __init__(self, problem: FeatureProblem, how: SolverOptions, columns: Columns | None = None) -> None:
         self.problem, self.how = problem, how
         self.objective = objective = cast(Model, problem.objective)
         self.columns = columns or Columns(objective)
@@ -392,7 +392,9 @@ class Refits:
             if fit is not None:
                 return fit
         start = Iterate(x, *objective.value_and_gradient(x), step=1 / self.objective.curvature)
-        end = solve_restriction(Problem.unconstrained(objective, part.nonnegative), start, Enough(tolerance), self.how)
+        end = solve_restriction(
+            Problem.unconstrained(objective, part.nonnegative), start, Tolerance(tolerance), self.how
+        )
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         margins = objective.margins(end.x) if end.margins is None else end.margins
@@ -458,7 +460,7 @@ class Refits:
         self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float, finished: bool = False
     ) -> Fit:
         """Return the fit of a softmax model over columns that are at hand."""
-        ones = np.flatnonzero(np.isin(features, self.objective.exempt)).astype(np.intp)
+        ones = np.flatnonzero(np.isin(features, self.objective.unpenalized)).astype(np.intp)
         assert isinstance(model, MultinomialModel)
         x, basis, steps = class_fit(model, self.dense(features), ones, x, accuracy, finished)
         self.factorised += steps * x.size**3

@@ -23,7 +23,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.restricted import Enough, How, solve_restriction
+from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.problem import Problem, SubsetProblem
@@ -70,10 +70,10 @@ class RemoteSearch(Search):
         self.null = null_fit(problem, self.monitor.seconds_left())
         assert self.null.gradient is not None
         left = self.monitor.seconds_left
-        self.how = How(Newton(), 0.0, surrogate_by_name("concave"), self.null, left, None)
-        exempt = problem.exempt
-        self.n_grad, self.n_refits = 2 if exempt.size else 1, 0
-        self.best = RemoteFit(exempt, self.null.x[exempt], self.null.psi, self.null.gradient)
+        self.how = SolverOptions(Newton(), 0.0, surrogate_by_name("concave"), self.null, left, None)
+        unpenalized = problem.unpenalized
+        self.n_grad, self.n_refits = 2 if unpenalized.size else 1, 0
+        self.best = RemoteFit(unpenalized, self.null.x[unpenalized], self.null.psi, self.null.gradient)
         self.shown = 0  # swaps that were shown not to improve the best fit
         self.next: int | None = None  # the feature that would be added next, by the last model
         self.addition: Addition | None = None
@@ -94,7 +94,7 @@ class RemoteSearch(Search):
         if self.start is not None:
             chosen = self.problem.counted(self.start)
             near = np.argsort(-self._gains(null)[chosen], kind="stable")[: self.k]
-            yield self._fitted(self.problem.with_exempt(chosen[near]), null)
+            yield self._fitted(self.problem.with_unpenalized(chosen[near]), null)
             return
         yield null
         if self.best.features.size > null.features.size:
@@ -202,7 +202,7 @@ class RemoteSearch(Search):
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self.monitor.check()
-        features = problem.with_exempt(candidates[found.support])
+        features = problem.with_unpenalized(candidates[found.support])
         self.next = None if found.addition is None else int(candidates[found.addition])
         exact = self.objective.loss.constant_curvature and found.exchanges.proved
         return _point(features, problem.spread(candidates, found.x)), found.exchanges.total if exact else 0
@@ -221,7 +221,7 @@ class RemoteSearch(Search):
         part = self.problem.restrict(near.features)
         free = Problem.unconstrained(part.objective, part.nonnegative)
         start = Iterate(near.x, *part.objective.value_and_gradient(near.x), step=1 / self.objective.curvature)
-        end = solve_restriction(free, start, Enough(tol * self.null.scale), self.how)
+        end = solve_restriction(free, start, Tolerance(tol * self.null.scale), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return end
@@ -246,7 +246,7 @@ class RemoteSearch(Search):
 
     def _answer(self) -> Answer:
         x = self.whole(self.best)
-        features = self.problem.with_exempt(self.problem.support(x))  # swaps are counted without zeros
+        features = self.problem.with_unpenalized(self.problem.support(x))  # swaps are counted without zeros
         fit = replace(self.best, features=features, x=x[features])
         return Answer(
             fit, min(self.shown, self.problem.count_swaps(features)), self.addition, self.n_grad, self.n_refits

@@ -12,7 +12,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
@@ -50,7 +50,7 @@ class SecondOrder:
     Parameters
     ----------
     problem : Problem or SubsetProblem
-    how : How
+    how : SolverOptions
     columns : Columns, optional
         Of the same features, where they are at hand.
 
@@ -61,7 +61,7 @@ class SecondOrder:
         Passes over all features.
     """
 
-    def __init__(self, problem: FeatureProblem, how: How, columns: Columns | None = None) -> None:
+    def __init__(self, problem: FeatureProblem, how: SolverOptions, columns: Columns | None = None) -> None:
         assert isinstance(problem.objective, Model)
         self.problem, self.objective, self.how = problem, problem.objective, how
         self.refits = Refits(problem, how, columns)
@@ -221,7 +221,7 @@ class SetFits(SecondOrder):
     null : NullFit
     tolerance : float
         How well each set is fitted: on ‖∇ψ‖∞ over its features.
-    how : How
+    how : SolverOptions
     prove : bool
         Whether to examine all swaps, however long that takes.
     tries : int
@@ -250,7 +250,7 @@ class SetFits(SecondOrder):
         start: Fit,
         null: NullFit,
         tolerance: float,
-        how: How,
+        how: SolverOptions,
         prove: bool = False,
         tries: int = TRIES,
         columns: Columns | None = None,

@@ -30,7 +30,7 @@ from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
 from levelprox.methods.continuation import is_expensive
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
@@ -113,11 +113,13 @@ class SmoothSearch(Search):
         return self.begin(self.problem, null)
 
     def begin(self, problem: SubsetProblem, null_fitted: NullFit | None = None) -> Fit:
-        """Begin with the null model; where it is given, exempt features are yet to be refitted."""
+        """Begin with the null model; where it is given, unpenalized features are yet to be refitted."""
         self.problem = problem
         self.null = null_fitted or null_fit(problem, self._left())
-        exempt = problem.exempt
-        null = Fit(exempt, self.null.x[problem.coordinates(exempt)], self.null.psi, self._margins(exempt))
+        unpenalized = problem.unpenalized
+        null = Fit(
+            unpenalized, self.null.x[problem.coordinates(unpenalized)], self.null.psi, self._margins(unpenalized)
+        )
         tolerance = self.tol * self.null.scale
         tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
         columns = shared(problem).columns if self._shares() else None
@@ -129,12 +131,12 @@ class SmoothSearch(Search):
             self.swaps.newton = functools.cache(lambda: newton_of(problem))
         if null_fitted is None:
             with suppress(TimeoutError):  # the search itself says that there is no time
-                self._fit_exempt()
-        self.swaps.n_grad = 2 if exempt.size else 1
+                self._fit_unpenalized()
+        self.swaps.n_grad = 2 if unpenalized.size else 1
         return self.swaps.best
 
-    def _fit_exempt(self) -> None:
-        """Fit the exempt features as all others are."""
+    def _fit_unpenalized(self) -> None:
+        """Fit the unpenalized features as all others are."""
         if self.objective.convex_start is None:
             null = self.swaps.best
             self.swaps.best = self.swaps.rough = self.swaps.fitted(null.features, null)
@@ -143,9 +145,9 @@ class SmoothSearch(Search):
 
     def _fits(self) -> Iterator[Fit]:
         try:
-            self._fit_exempt()
+            self._fit_unpenalized()
             if self.known is not None:
-                known = self.problem.with_exempt(self.known)
+                known = self.problem.with_unpenalized(self.known)
                 self.swaps.remember(self.monitor.once(lambda: self.swaps.roughly(known, self.swaps.best)))
         finally:
             if self.swaps.best_so_far() is self.swaps.best:
@@ -277,7 +279,7 @@ class SmoothSearch(Search):
             yield from self.moves.starts(null)
             return
         if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
-            yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.exempt)))
+            yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.unpenalized)))
             return
         if self._has_path():
             yield best_on_class_path(self.swaps, self.k)
@@ -291,7 +293,7 @@ class SmoothSearch(Search):
         yield from self._convex_starts(null)
         most = min(2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
-        first = once(lambda: self.swaps.fitted(problem.with_exempt(chosen[: self.k])))
+        first = once(lambda: self.swaps.fitted(problem.with_unpenalized(chosen[: self.k])))
         self.swaps.keep(first)
         if self.swaps.is_perfect(first) or self.leaves(first):
             return
@@ -303,10 +305,10 @@ class SmoothSearch(Search):
         if chosen.size and self.k <= FEW and not is_expensive(problem):
             self.monitor.enter("forward")
             others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
-            yield once(lambda: self.swaps.fitted(problem.with_exempt(others)))
+            yield once(lambda: self.swaps.fitted(problem.with_unpenalized(others)))
 
     def _convex_starts(self, null: Fit) -> Iterator[Fit]:
-        """Yield the fit of the exempt features, and that of the answer for the convex start of the loss."""
+        """Yield the fit of the unpenalized features, and that of the answer for the convex start of the loss."""
         convex = self.objective.convex_start
         if convex is not None:
             yield self.monitor.once(lambda: self.swaps.fitted(null.features, null))
@@ -338,15 +340,15 @@ class SmoothSearch(Search):
         """Return the fit over k features: the most useful of these, or these with the most useful others."""
         if features.size >= self.k:
             return self._backward(features)
-        fit = self.swaps.fitted(self.problem.with_exempt(features))
+        fit = self.swaps.fitted(self.problem.with_unpenalized(features))
         self.swaps.keep(fit)
         more = forward(self.swaps, fit, self.k - features.size, shown=self.k)
         return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
 
     def _backward(self, features: Features) -> Fit:
         """Leave out the least useful feature until k are left; of far more than k first half of them at once."""
-        fit = self.swaps.roughly(self.problem.with_exempt(features), self.swaps.best)
-        while (surplus := fit.features.size - self.problem.exempt.size - self.k) > 0:
+        fit = self.swaps.roughly(self.problem.with_unpenalized(features), self.swaps.best)
+        while (surplus := fit.features.size - self.problem.unpenalized.size - self.k) > 0:
             least = np.argsort(costs(self.problem, fit), kind="stable")[: max(1, (surplus - self.k) // 2)]
             fit = self.swaps.roughly(np.delete(fit.features, least), fit)
         return self.swaps.fitted(fit.features, fit)
@@ -357,9 +359,9 @@ class SmoothSearch(Search):
         brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
         if brief or self._is_piecewise_linear() or is_expensive(problem):
             return direct
-        curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.exempt)))
+        curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.unpenalized)))
         scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
-        scale[objective.exempt] = 1.0
+        scale[objective.unpenalized] = 1.0
         wide = np.repeat(scale, problem.width)
         assert self.null.gradient is not None
         start = Iterate(wide * self.null.x, self.null.psi, self.null.gradient / wide)
@@ -388,8 +390,8 @@ class SmoothSearch(Search):
         objective = self.objective
         if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
             return False
-        bend = objective.bend_of(self._margins(self.problem.exempt), True)
-        return int(np.count_nonzero(bend)) <= self.problem.exempt.size
+        bend = objective.bend_of(self._margins(self.problem.unpenalized), True)
+        return int(np.count_nonzero(bend)) <= self.problem.unpenalized.size
 
     # --- the end
 
@@ -455,9 +457,9 @@ class SmoothSearch(Search):
 
     # --- small things
 
-    def _how(self) -> How:
+    def _how(self) -> SolverOptions:
         gamma = Newton().proximal_weight(self.problem.objective)
-        return How(Newton(), gamma, surrogate_by_name("concave"), self.null, self._left, None)
+        return SolverOptions(Newton(), gamma, surrogate_by_name("concave"), self.null, self._left, None)
 
     def _margins(self, features: Features) -> Vector:
         part = self.objective.restrict(features)
@@ -476,6 +478,6 @@ def is_found_by_models(problem: SubsetProblem) -> bool:
 def _stationarity_over_data(objective: ReducedModel, x: Vector, features: Features, null: NullFit) -> float:
     """Return the stationarity of a fit of a reduced model, from the samples themselves."""
     standard = objective.standard
-    places = np.append(features, standard.exempt).astype(np.intp)
+    places = np.append(features, standard.unpenalized).astype(np.intp)
     null = replace(null, x=objective.over_columns(null.x))
     return relative_stationarity(SubsetProblem(standard, 0), objective.over_columns(x), places, null)

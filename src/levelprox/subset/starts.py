@@ -135,7 +135,7 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
     brief : bool
         Whether to search each model for less long, and models at fits from these fits alone.
     """
-    objective, kept = cast(LinearModel, swaps.objective), swaps.problem.exempt
+    objective, kept = cast(LinearModel, swaps.objective), swaps.problem.unpenalized
     best, tried = null, set[bytes]()
     known = shared(swaps.problem)
     with known.lock:
@@ -239,7 +239,7 @@ def _with_ridge(
 
 def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:
     """Return what searches by the second-order model at x with margins z; None where it is no parabola."""
-    objective, kept = cast(LinearModel, problem.objective), problem.exempt
+    objective, kept = cast(LinearModel, problem.objective), problem.unpenalized
     gradient, hessian = objective.gradient_of(z), _hessian(problem, z)
     diagonal = np.diagonal(hessian)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
@@ -305,7 +305,7 @@ def _most_useful(swaps: SwapSearch, null: Fit, length: int) -> Features:
             found.append(_largest(gain, _RUNNERS_UP))
         return gain
 
-    most = min(length, problem.n_features - problem.exempt.size, max(swaps.objective.n_margins - 1, 1))
+    most = min(length, problem.n_features - problem.unpenalized.size, max(swaps.objective.n_margins - 1, 1))
     found.append(forward(swaps, null, most, worth=watched))
     return np.unique(np.concatenate(found)).astype(np.intp)
 

@@ -140,7 +140,7 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
 
 
 def costs(problem: FeatureProblem, fit: Fit) -> Vector:
-    """Return what leaving out each feature of a fit costs, inf for exempt ones, without a pass over the others."""
+    """Return what leaving out each feature of a fit costs, inf for unpenalized ones, without a pass over the others."""
     assert isinstance(problem.objective, Model)
     K, width = inverse_hessian(problem.objective, fit), problem.width
     cost = np.full(fit.features.size, np.inf)
@@ -151,7 +151,7 @@ def costs(problem: FeatureProblem, fit: Fit) -> Vector:
 
 
 def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, self_concordance: float) -> Vector:
-    """Return what leaving out each feature of an exact fit costs at least, inf for exempt ones.
+    """Return what leaving out each feature of an exact fit costs at least, inf for unpenalized ones.
 
     The bound of the module's text with e = −τx_i/K_ii and no j: x_i²/K_ii · (τ − κ(τρ)τ²) for the best of a few τ.
     0 where the features of the fit nearly depend on each other.

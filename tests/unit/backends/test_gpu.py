@@ -101,7 +101,7 @@ def agree(model: DeviceModel, local: Any, tolerance: float, W: np.ndarray | None
     rng = np.random.default_rng(seed)
     if W is None:
         W = np.sort(rng.choice(model.n_all, 9, replace=False))
-        W = np.union1d(W, model.exempt)
+        W = np.union1d(W, model.unpenalized)
     x, v = (rng.normal(0, 0.4, W.size * model.width) for _ in range(2))
     for convex in (True, False):
         ours, theirs = asked_everything(model, W, x, v, convex), in_memory(local, W, x, v, convex)
@@ -137,7 +137,7 @@ def test_centred_scaled_weighted_with_offset_and_intercept(place: str, stored: s
     agree(model, local, 1e-11)
     np.testing.assert_allclose(model.first_guess(), local.first_guess(), rtol=1e-14)
     np.testing.assert_allclose(model.smoothness >= local.smoothness, True)
-    np.testing.assert_array_equal(model.exempt, local.exempt)
+    np.testing.assert_array_equal(model.unpenalized, local.unpenalized)
 
 
 @pytest.mark.parametrize("stored", STORED)

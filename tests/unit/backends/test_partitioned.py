@@ -79,7 +79,7 @@ def test_queries_of_partitions_equal_those_of_all_data(loss: Loss, parts: int, s
     close([ahead(t) for t in (0.5, 2.0, 4.0, 64.0)], [along(t) for t in (0.5, 2.0, 4.0, 64.0)], 1e-9)
 
     assert np.count_nonzero(weight) <= far.n_margins <= near.n_margins  # of source that have a weight
-    assert far.exempt.tolist() == near.exempt.tolist()
+    assert far.unpenalized.tolist() == near.unpenalized.tolist()
     close(far.column_squares, near.design.column_squares(weight) / weight.sum())
     assert far.weak_convexity >= near.weak_convexity * (1 - 1e-12)
     assert far.smoothness >= near.smoothness * (1 - 1e-12)

@@ -35,12 +35,12 @@ from tests.support.constraint_cases import (
     any_sizes,
     check_against_the_paper,
     check_derivatives,
-    check_exempt,
     check_float32,
     check_h_is_convex_and_smooth,
     check_is_a_sparsity_measure,
     check_lipschitz,
     check_saturates,
+    check_unpenalized,
     closed_forms,
     every_constraint,
     knots,
@@ -128,7 +128,7 @@ def test_float32_can_be_used_with_parameters_it_cannot_hold() -> None:
 
 @every_constraint
 def test_weight_zero_leaves_a_coordinate_unpenalized(constraint: Constraint) -> None:
-    check_exempt(constraint)
+    check_unpenalized(constraint)
 
 
 @every_constraint
@@ -353,7 +353,7 @@ class AlwaysDouble(Log):
 
 
 class WeightTimesPhi(Log):
-    """0 * inf for an exempt coordinate."""
+    """0 * inf for an unpenalized coordinate."""
 
     def value(self, x: Any, weights: Any = None) -> float:
         with np.errstate(invalid="ignore"):
@@ -379,7 +379,7 @@ class WeightTimesPhi(Log):
         (check_saturates, Difference(1, 5)),
         (check_saturates, CapOfMCP(1, 3.7)),
         (check_float32, AlwaysDouble(1)),
-        (check_exempt, WeightTimesPhi(1)),
+        (check_unpenalized, WeightTimesPhi(1)),
     ],
     ids=lambda case: getattr(case, "__name__", type(case).__name__),
 )

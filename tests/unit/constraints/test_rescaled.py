@@ -16,12 +16,12 @@ from tests.support.constraint_cases import (
     any_closed_form,
     any_sizes,
     check_derivatives,
-    check_exempt,
     check_float32,
     check_h_is_convex_and_smooth,
     check_is_a_sparsity_measure,
     check_lipschitz,
     check_saturates,
+    check_unpenalized,
     knots,
     scale,
     sizes,
@@ -54,7 +54,7 @@ def test_the_invariants_of_a_constraint_hold(constraint: Constraint) -> None:
     check_h_is_convex_and_smooth(constraint, t)
     check_lipschitz(constraint, t)
     check_derivatives(constraint, t)
-    check_exempt(constraint)
+    check_unpenalized(constraint)
     check_float32(constraint, t)
 
 

@@ -92,7 +92,7 @@ def test_every_kind_of_loss_does(loss, constraint):
 
 SETTINGS: dict[str, Callable[[Constraint], Problem]] = {
     "intercept": lambda phi: Problem(model("logistic", fit_intercept=True), phi, level_of(phi)),
-    "exempt features": lambda phi: Problem(model(), phi, level_of(phi), np.where(np.arange(40) % 13, 1.0, 0.0)),
+    "unpenalized features": lambda phi: Problem(model(), phi, level_of(phi), np.where(np.arange(40) % 13, 1.0, 0.0)),
     "weights": lambda phi: Problem(model(), phi, level_of(phi), np.linspace(0.2, 2, 40)),
     "nonnegative": lambda phi: Problem(model(), phi, level_of(phi), None, True),
     "some nonnegative": lambda phi: Problem(model(), phi, level_of(phi), None, np.arange(40) % 2 == 0),

@@ -275,8 +275,8 @@ def test_a_problem_speaks_of_features():
     x[3:6], x[6:9], x[21:] = [3.0, 0.0, 4.0], [0.3, 0.4, 0.0], 1e200
     np.testing.assert_allclose(problem.sizes(x)[:3], [0, 5, 0.5], rtol=1e-15)
     assert problem.g(x) == pytest.approx(1 + 2 * (0.5 - 0.25 / 4))
-    np.testing.assert_array_equal(problem.exempt, [0, 7])
-    np.testing.assert_array_equal(problem.coordinates(problem.exempt), [0, 1, 2, 21, 22, 23])
+    np.testing.assert_array_equal(problem.unpenalized, [0, 7])
+    np.testing.assert_array_equal(problem.coordinates(problem.unpenalized), [0, 1, 2, 21, 22, 23])
     np.testing.assert_array_equal(np.flatnonzero(problem.free(x)), [0, 1, 2, 3, 4, 5, 21, 22, 23])
     part = problem.restrict(np.array([2, 7]))
     assert (part.dimension, part.n_features) == (6, 2)
@@ -398,8 +398,8 @@ def test_the_scale_is_the_largest_gradient_of_a_feature():
     certificate = certify(Problem(Quadratic(c, 2), L1(), 1.0), np.zeros(6))
     assert certificate.scale == 5.0
     assert certificate.stationarity == pytest.approx(5.0 - certificate.multiplier)
-    exempt = certify(Problem(Quadratic(c, 2), L1(), 1.0, weights=[0, 1, 1]), np.zeros(6))
-    assert exempt.scale == pytest.approx(4.5)
+    unpenalized = certify(Problem(Quadratic(c, 2), L1(), 1.0, weights=[0, 1, 1]), np.zeros(6))
+    assert unpenalized.scale == pytest.approx(4.5)
 
 
 def test_degenerate_levels_count_features():

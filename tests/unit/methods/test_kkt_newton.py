@@ -59,7 +59,7 @@ def beside(problem: Problem, x: np.ndarray, size: float, seed: int = 0) -> np.nd
     moved = x * (1 + size * np.random.default_rng(seed).standard_normal(x.size))
     for _ in range(3):
         room = problem.level - problem.g(moved)
-        support = np.union1d(np.flatnonzero(problem.sizes(moved)), problem.exempt)
+        support = np.union1d(np.flatnonzero(problem.sizes(moved)), problem.unpenalized)
         a = LevelPart(problem, moved, support).slopes
         moved[problem.coordinates(support)] += room / float(a @ a) * a
     near = majorise(problem.constraint, moved, problem.level, problem.weights)

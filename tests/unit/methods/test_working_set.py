@@ -16,7 +16,7 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.methods import kkt_newton as polish
-from levelprox.methods.restricted import INSIDE, How
+from levelprox.methods.restricted import INSIDE, SolverOptions
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
 from levelprox.methods.surrogate import majorise
 from levelprox.methods.working_set import WorkingSet, advance, first
@@ -54,7 +54,7 @@ def machinery(problem, subsolver=None):
     """The state before any work, and how to go on from it."""
     null = null_fit(problem)
     chosen = Newton() if subsolver is None else subsolver
-    how = How(
+    how = SolverOptions(
         chosen, chosen.proximal_weight(problem.objective), majorise, null, lambda: math.inf, np.random.default_rng(0)
     )
     return first(problem, Iterate(null.x, null.psi, null.gradient), null), how
@@ -77,7 +77,7 @@ def test_outside_w_everything_is_zero_and_the_state_is_true(name):
     for state in looks(problem):
         outside = np.setdiff1d(np.arange(problem.n_features), state.features)
         assert outside.size and not np.any(problem.sizes(state.at.x)[outside])
-        assert np.isin(problem.exempt, state.features).all()
+        assert np.isin(problem.unpenalized, state.features).all()
         assert np.array_equal(state.features, np.unique(state.features))
         psi, gradient = problem.objective.value_and_gradient(state.at.x)
         assert state.at.psi == psi and np.array_equal(state.at.gradient, gradient)
@@ -295,7 +295,7 @@ def test_a_start_may_be_given(name):
 def test_level_zero_and_levels_that_hold_nothing_back():
     for objective in (logistic(), logistic(fit_intercept=True), multinomial()):
         fit = honest(Problem(objective, MCP.from_threshold(0.5), 0.0))
-        assert not np.any(np.delete(fit.x.reshape(-1, objective.width), objective.exempt, axis=0))
+        assert not np.any(np.delete(fit.x.reshape(-1, objective.width), objective.unpenalized, axis=0))
     X, signal, rng = data(n=400, d=20)
     b = np.sign(signal + 5 * rng.logistic(size=400))
     plain = solve(Problem(LinearModel(X, b, "logistic"), L1(), 1e4), tol=1e-10)

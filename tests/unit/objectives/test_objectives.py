@@ -299,9 +299,9 @@ def test_problem_restricts_weights_and_signs():
     part = problem.restrict(np.array([1, 4, 0]))
     np.testing.assert_array_equal(part.weights, [1, 4, 0])
     np.testing.assert_array_equal(part.must_be_nonnegative(), [False, True, True])
-    np.testing.assert_array_equal(part.exempt, [2])
+    np.testing.assert_array_equal(part.unpenalized, [2])
     assert part.level == 2.0
-    assert Problem(OBJECTIVES[0], constraints.L1(), 2.0).exempt.size == 0
+    assert Problem(OBJECTIVES[0], constraints.L1(), 2.0).unpenalized.size == 0
 
 
 @pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile", "squared_hinge"])

@@ -93,7 +93,7 @@ def test_a_part_and_other_units_have_the_same_ridge(loss: str) -> None:
     whole[W] = x
     assert part.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
     assert objective.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
-    scale = np.where(np.isin(np.arange(d), objective.exempt), 1.0, np.exp2(np.arange(d)))
+    scale = np.where(np.isin(np.arange(d), objective.unpenalized), 1.0, np.exp2(np.arange(d)))
     scaled = objective.scaled(scale)
     assert scaled.value_and_gradient((scale[:, None] * whole).ravel())[0] == pytest.approx(case.psi(whole), rel=1e-12)
 

@@ -237,7 +237,7 @@ def test_gradients_and_hessians_are_transformed_to_new_coordinates(multinomial):
     past.choose(np.arange(5))
     whole = np.ones(old.dimension, np.bool_)
     past.take_in(old.hessian_of(z, True), old.gradient_of(z), old.hessian_diagonal_of(z, True), whole, 80.0)
-    past.rescale(np.repeat([*ratio, 1.0], width), np.repeat([*shift, 0.0], width), old.exempt)
+    past.rescale(np.repeat([*ratio, 1.0], width), np.repeat([*shift, 0.0], width), old.unpenalized)
     np.testing.assert_allclose(past.gradient, new.gradient_of(z), rtol=1e-10, atol=1e-12)
     H = past.hessian(np.zeros((old.dimension, old.dimension)), 1.0)
     np.testing.assert_allclose(H, new.hessian_of(z, True), rtol=1e-9, atol=1e-11)

@@ -50,7 +50,7 @@ def test_with_weights_offsets_intercept_and_kept_features(loss):
     found, (best, psi) = solved(whole, 2), whole.best(2)
     assert found.psi == pytest.approx(psi, rel=1e-8) and found.support.tolist() == list(best)
     x, _ = whole.refit(best)
-    places = sorted({*best, *whole.exempt})
+    places = sorted({*best, *whole.unpenalized})
     np.testing.assert_allclose(found.x.reshape(-1, whole.width)[places], x, atol=1e-5)
 
 

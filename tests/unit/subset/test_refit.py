@@ -17,7 +17,7 @@ from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
-from levelprox.methods.restricted import How
+from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.subset import column_cache as columns
@@ -50,7 +50,7 @@ def refits_of(objective: LinearModel, tol: float = 1e-9) -> tuple[To, Fit]:
     """Refits, and a fit of nothing to begin at."""
     problem = Problem(objective, MCP.from_threshold(1.0), 1.5)
     null = null_fit(problem)
-    how = How(Newton(), 0.0, surrogate_by_name("concave"), null, lambda: math.inf, None)
+    how = SolverOptions(Newton(), 0.0, surrogate_by_name("concave"), null, lambda: math.inf, None)
     nothing = Fit(np.empty(0, np.intp), np.empty(0), objective.value_of(objective.origin), objective.origin)
     refits = To(problem, how)
     refits.tolerance = tol * null.scale
@@ -106,7 +106,7 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
     whole = whole if plain else weighted(whole)
     rng = np.random.default_rng(seed)
     features = np.sort(rng.choice(whole.counted, rng.integers(1, 5), replace=False))
-    chosen = np.array(sorted({*features.tolist(), *whole.exempt}), np.intp)
+    chosen = np.array(sorted({*features.tolist(), *whole.unpenalized}), np.intp)
     near = whole.fit(rng.choice(whole.counted, 3, replace=False))
     true, start = whole.psi(features), whole.psi([])
     below = true + share * (start - true)
@@ -129,7 +129,7 @@ def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
         oracle, objective = Oracle(problem), objective_of(problem)
         refits, nothing = refits_of(objective)
         for features in itertools.permutations(range(min(oracle.d, 4)), 2):
-            one, two = (np.unique([*some, *objective.exempt]).astype(np.intp) for some in (features[:1], features))
+            one, two = (np.unique([*some, *objective.unpenalized]).astype(np.intp) for some in (features[:1], features))
             near, best = refits(one, nothing), oracle.refits([features])[0]
             possible = best.psi + oracle.rounding(best.x)
             for share in 1e-3, 0.3:
@@ -245,8 +245,8 @@ def test_most_hopeless_fits_end_before_they_are_exact():
     """One look fewer, or more; a bound that never ended anything would pass the test above."""
     whole = table(loss="logistic", intercept=True)
     refits, nothing = refits_of(whole.objective)
-    chosen = np.array(sorted({0, 1, 2, *whole.exempt}), np.intp)
-    near = refits(np.array(sorted({0, 1, 3, *whole.exempt}), np.intp), nothing)
+    chosen = np.array(sorted({0, 1, 2, *whole.unpenalized}), np.intp)
+    near = refits(np.array(sorted({0, 1, 3, *whole.unpenalized}), np.intp), nothing)
     assert refits(chosen, near, whole.psi([0, 1, 2]) - 0.01) is None
     assert refits(chosen, near, whole.psi([0, 1, 2]) + 0.01) is not None
 

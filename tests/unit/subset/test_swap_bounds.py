@@ -139,7 +139,7 @@ def check_least_costs(whole: Table, features, factor: float = 1.0) -> None:
     fit, problem = whole.fit(features), whole.problem
     bounds = least_costs(problem, fit, whole.objective.column_magnitudes(), self_concordance(whole))
     for i, feature in enumerate(fit.features.tolist()):
-        if feature in whole.exempt:
+        if feature in whole.unpenalized:
             assert bounds[i] == np.inf
             continue
         true = whole.psi(set(fit.features.tolist()) - {feature}) - fit.psi
