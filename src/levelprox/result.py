@@ -1,6 +1,6 @@
 """Results, statuses and states, and the interface between methods and the driver.
 
-A method is a generator of states (`methods/_base.py`). All it knows of time limits, callbacks and checkpoints is a
+A method is a generator of states (`Method`, below). All it knows of time limits, callbacks and checkpoints is a
 `Context`; the driver (`driver/driver.py`) implements it.
 """
 

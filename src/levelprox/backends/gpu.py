@@ -1,6 +1,7 @@
 """ψ of samples on a device: X, targets and weights stay there, and so does everything that is as long as they are.
 
-What comes back is W-sized, but for one gradient over all features in each look; see `asked.py` for what is asked when.
+What comes back is W-sized, but for one gradient over all features in each full gradient pass; `query.py` says what is
+sent when.
 Each query is one transfer there, of its points, and one back, of all that it asks for.
 """
 
@@ -99,7 +100,7 @@ class DeviceModel(RemoteObjective):
             return self.namespace.to_host(self.namespace.xp.stack(sums)) / self.losses.total
 
     def _left_out(self, fit: Point, unit: float) -> Any:
-        """The loss of every sample under a fit without it, as in `left_out.py`."""
+        """The loss of every sample under a fit without it, as in `leave_one_out.py`."""
         xp, n, K, softmax = self.namespace.xp, self.design.n, self.width, self.only_contrasts
         columns = self.design.columns(self.features, few=True)
         z = columns.matvec(fit.x.reshape(-1, K))

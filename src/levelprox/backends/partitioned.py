@@ -2,7 +2,7 @@
 
     ψ(x) = Σ_c (S_c/S) ψ_c(x),      S_c = Σ s_i over partition c
 
-Each ψ_c is a model as any other, evaluated by the same kernels; see `asked.py` for what is asked when.
+Each ψ_c is a model as any other, evaluated by the same kernels; see `query.py` for what is asked when.
 """
 
 from __future__ import annotations

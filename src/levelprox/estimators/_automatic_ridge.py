@@ -7,9 +7,10 @@ and has no minimiser. Where they nearly do, it has one far out that predicts oth
 
 That is a normal prior on the coefficients of standardised features with a standard deviation from 1, scikit-learn's
 default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
-leave-one-out loss over the chosen features (`objectives/left_out.py`) falls by more than twice the standard error of
-that fall: the features were chosen on the same samples, so that a small fall says nothing. n is the sum of the weights,
-as a weight of 2 is a repeated sample, or the number of samples where that is more, as of weights that add up to 1.
+leave-one-out loss over the chosen features (`objectives/leave_one_out.py`) falls by more than twice the standard
+error of that fall: the features were chosen on the same samples, so that a small fall says nothing. n is the sum of
+the weights, as a weight of 2 is a repeated sample, or the number of samples where that is more, as of weights that
+add up to 1.
 
 Features nearly separate the classes where the standard error of the coefficient of a combination of them with variance
 1 is above 2: its odds ratio is then not known within a factor of e⁴.

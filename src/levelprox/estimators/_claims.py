@@ -203,16 +203,20 @@ class RecomputedFit:
 
         1e-12 of ψ at the null fit is more where targets are far from 0; it counts where no curvature is at hand.
         """
-        most, objective = NULL_TOLERANCE * abs(self.null.psi), self.problem.objective
+        return min(self._rounding_by_curvature(), NULL_TOLERANCE * abs(self.null.psi))
+
+    def _rounding_by_curvature(self) -> float:
+        """Return what rounding of margins does to ψ by curvature; inf where no curvature is at hand."""
+        objective = self.problem.objective
         if not (isinstance(objective, LinearModel) and objective.smooth):
-            return most
+            return math.inf
         change = _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * objective.margin_magnitudes(self.x)
         z = objective.of_samples(objective.margins(self.x))
         with np.errstate(over="ignore", invalid="ignore"):
             # A loss may bend on one side only.
             bend = np.max([np.abs(objective.bend_of(at, True)) for at in (z, z - change, z + change)], axis=0)
             left = 0.5 * float(np.sum(np.where(bend > 0, bend * change**2, 0.0)))
-        return min(left, most) if math.isfinite(left) else most
+        return left if math.isfinite(left) else math.inf
 
     def sign_claims(self) -> list[Claim]:
         """Check `positive`, where the model has it."""

@@ -1,8 +1,8 @@
 """Choosing the budget: by cross-validation over one set of folds, or by an information criterion.
 
 Every candidate sees the same folds. For at most k features the fit of a fold is that of a shorter search which shows
-nothing (`narrowed.py`, `parabolas.py`). No answer depends on which other candidates there are, on their order, or on
-how many processes work on them.
+nothing (`subset/starts.py`). No answer depends on which other candidates there are, on their order, or on how many
+processes work on them.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Scored:
     cut_short : bool
         Whether the time limit ended the fit.
     features : tuple of int
-        Those of a fit without a ridge, which may be refitted with one (`fold_ridges.py`).
+        Those of a fit without a ridge, which may be refitted with one (`_ridge_selection.py`).
     """
 
     score: float

@@ -188,11 +188,12 @@ class SubsetClaims(RecomputedFit):
 
     @cached_property
     def _rounding_of_exact_fit(self) -> float:
-        """Return the rounding of ψ where a search for a loss with kinks takes the fit for perfect, else 0."""
+        """Return the rounding of ψ where ψ is no larger, so that a search takes the fit for exact; else 0."""
         if self.problem.objective.smooth:
-            return 0.0
-        rounding = _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
-        return rounding if self.psi <= rounding else 0.0
+            rounding = self._rounding_by_curvature()
+        else:
+            rounding = _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
+        return rounding if self.psi <= rounding < math.inf else 0.0
 
     def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""

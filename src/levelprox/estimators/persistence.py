@@ -1,6 +1,6 @@
 """Fitted models in files, without pickle: `save` and `load`.
 
-What is read back is the same to the last bit, and is looked over before it is handed out (soundness.py).
+What is read back is the same to the last bit, and is checked before it is returned (`_soundness.py`).
 
 The format of model files: a fitted estimator as numbers and words.
 

@@ -1,6 +1,6 @@
 """A model kept up to date from batches, with at most k features after every batch.
 
-A batch of weight m with the loss ψ_B meets what is remembered of the batches before it (`recollection.py`): x becomes
+A batch of weight m with the loss ψ_B meets what is remembered of the batches before it (`past_batches.py`): x becomes
 
     argmin  α ψ_B(x) + (1 − α) [⟨g, x − x°⟩ + ½ (x − x°)'H(x − x°)] + ½ ρ ‖x − x°‖²,      α = m/(m + M),
 

@@ -173,15 +173,15 @@ class Shared:
     null : NullFit or None
         Once it is known.
     models : list of GramSearch or None
-        Second-order models at points that do not depend on k (`parabolas.py`).
+        Second-order models at points that do not depend on k (`starts.py`).
     entries : ndarray of shape (n, d) or None
         The columns, where X is small.
     n_grad : int
         Passes over all features that the models have taken.
     narrowed : dict of int to (ndarray of int, Problem)
-        Some of the features, and the problem over these (`narrowed.py`).
+        Some of the features, and the problem over these (`starts.py`).
     path : ClassPath or None
-        Of a softmax model (`class_path.py`).
+        Of a softmax model (`multiclass_path.py`).
     lock : RLock
         Of those who change any of it: searches may run in several threads.
     """
