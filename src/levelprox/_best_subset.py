@@ -26,7 +26,7 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
-from levelprox.driver.checkpoint import SavedState
+from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
@@ -220,7 +220,11 @@ def guided_subset(
             held |= {"feature_cost": costs.cost, "budget": costs.budget}
         return identity_without_level(objective, k=problem.k, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with limited(seconds), one_blas_thread(not remote):
+    with (
+        limited(seconds),
+        one_blas_thread(not remote),
+        open_checkpoint(checkpoint, resume, identity, KINDS) as saved,
+    ):
         searched, search = problem, cast(Search, RemoteSearch(tol, bool(prove), begin))
         if isinstance(objective, Model) and not objective.curved:
             search = NonsmoothSearch(tol, bool(prove), begin)
@@ -228,9 +232,7 @@ def guided_subset(
             search, searched = _smooth_search(problem, tol, bool(prove), begin, guidance)
         search.monitor.earlier = time.monotonic() - began  # the preparation of the data
         limits = Limits(seconds, most)
-        found: Subset = drive(
-            search, searched, limits=limits, callback=callback, checkpoint=checkpoint, resume=resume, identity=identity
-        )
+        found: Subset = drive(search, searched, limits=limits, callback=callback, checkpoint=saved, identity=identity)
         return found
 
 

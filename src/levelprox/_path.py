@@ -244,7 +244,7 @@ class _SubsetPath(Method[list[Subset]]):
 
     def finish(self, state: list[Subset], status: Status, ctx: Context) -> Path:
         found, counts = self.found, self.counts
-        if not found:
+        if not found:  # only Ctrl-C ends a search without a result
             raise KeyboardInterrupt
         if len(found) < len(counts) and status is not Status.INTERRUPTED:
             warn(f"{len(counts) - len(found)} of {len(counts)} numbers of features were not reached. Raise time_limit.")

@@ -163,7 +163,7 @@ class Poisoned:
     def __add__(self, other: Poisoned) -> Poisoned:
         if self.once():
             os.kill(os.getpid(), signal.SIGKILL)
-        return Poisoned(self.partial_sums + other.answer, self.once)
+        return Poisoned(self.answer + other.answer, self.once)
 
 
 class Struck(DaskSource):

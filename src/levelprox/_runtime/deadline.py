@@ -83,6 +83,9 @@ def interrupted() -> bool:
 def limited(seconds: float) -> Iterator[None]:
     """Limit the time of a block; a limit that is set already stays in force.
 
+    Compiled code is not given up in the block, unless the block itself says so (`interruptible`): what a run has found
+    would be lost where another run, which called it, says so.
+
     Parameters
     ----------
     seconds : float
@@ -93,12 +96,13 @@ def limited(seconds: float) -> Iterator[None]:
     if outer is not None:
         if outer.deadline <= own.deadline:
             own.deadline, own.grace = outer.deadline, outer.grace
-        own.armed, own.interrupted = outer.armed, outer.interrupted
-    _state.limit = own
+        own.interrupted = outer.interrupted
+    _state.limit, before = own, _kernels.set_deadline(math.inf, 0.0)
     try:
         yield
     finally:
         _state.limit = outer
+        _kernels.set_deadline(*before)
 
 
 def interruptible() -> AbstractContextManager[None]:

@@ -128,6 +128,7 @@ class Run:
         callback: Callable[..., Any] | None,
         saved: SavedState,
         rng: np.random.Generator | None,
+        parent: Run | None = None,
     ) -> None:
         self.method, self.problem, self.limits, self.callback = method, problem, limits, callback
         self.rng = np.random.default_rng() if rng is None else rng
@@ -138,11 +139,14 @@ class Run:
         self.warnings: list[str] = []
         self.stopped = self.held_back = False
         self.raised: BaseException | None = None  # by the callback
+        self.parent = parent  # the run that this one is part of: its callback may end both
+        self.stepping = False
 
     def __call__(self) -> Any:
         """Run the method to its end, whatever brings that about."""
         state = self._resumed(self.method.init(self.problem, self))
         try:
+            self.stepping = True
             with interruptible():
                 steps = self.method.steps(state, self)
                 while not self.stopped:
@@ -158,6 +162,11 @@ class Run:
             if error is self.raised or not isinstance(error, Stop | TimeLimitError):
                 raise
             status = error.status if isinstance(error, Stop) else Status.TIME_LIMIT
+        except RuntimeError as error:
+            if isinstance(error.__cause__, StopIteration):  # of a callback; generators replace it (PEP 479)
+                raise error.__cause__ from None
+            raise
+        self.stepping = False
         return self.method.finish(state, self._named(status), self)
 
     def _named(self, status: Status) -> Status:
@@ -197,13 +206,16 @@ class Run:
 
     @property
     def cut_short(self) -> bool:
-        return self.held_back or self.stopped or seconds_left() <= 0
+        above = self.parent is not None and self.parent.cut_short
+        return self.held_back or self.stopped or above or seconds_left() <= 0
 
     def check(self) -> None:
         if self.seconds_left() <= 0:
             raise Stop(Status.CALLBACK_STOP if self.stopped else Status.TIME_LIMIT)
 
     def seconds_left(self) -> float:
+        if self.parent is not None:
+            return self.parent.seconds_left()
         if self.callback is not None and time.monotonic() - self.reported >= PROGRESS_INTERVAL_SECONDS:
             progress = self.method.progress()
             if progress is not None:
@@ -229,7 +241,9 @@ class Run:
                     self.callback.meanwhile(progress.text)
         except KeyboardInterrupt:
             end_now()
-            self.stopped = True
+            if self.stepping and self.method.replays:
+                raise
+            self.stopped = True  # after the state that is reported
         except BaseException as error:
             self.raised = error
             raise
@@ -248,7 +262,7 @@ class Run:
 
     def run(self, name: str, method: Method[Any], problem: Any, max_iter: float = math.inf) -> Any:
         limits = Limits(self.seconds_left(), max_iter)
-        result = Run(method, problem, limits, None, self.saved.part(name), self.rng)()
+        result = Run(method, problem, limits, None, self.saved.part(name), self.rng, parent=self)()
         if not self.cut_short:
             self.saved.forget(name)
         return result

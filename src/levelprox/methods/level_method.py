@@ -126,9 +126,10 @@ class LevelMethod(Method[RunState]):
         if not self.null.examined:
             self.note_phase("start")
             return Status.TIME_LIMIT
+        is_first = state is self.first
         self._prepare()
-        if state is self.first:
-            state = self._begun(state)
+        if is_first:
+            state = self._begun(self.first)
             yield self._now(state)
         self.note_phase("start")
         if state.phase == "free" and state.status is None:
@@ -189,7 +190,7 @@ class LevelMethod(Method[RunState]):
             n_grad += objective.evaluation_cost
         if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
             raise NumericalError(f"the objective is not finite at the start: it is {psi} at x0")
-        return Iterate(x, psi, gradient, step=1 / objective.curvature), n_grad
+        return Iterate(x, psi, gradient), n_grad
 
     def _not_examined(self) -> Iterate:
         """Return x0, or the null fit, with ψ alone; the null fit, too, if there is no time for ψ(x0)."""
@@ -203,9 +204,10 @@ class LevelMethod(Method[RunState]):
         return Iterate(x, psi, unknown)
 
     def _prepare(self) -> None:
-        """Choose γ, and warn of what is known before the first step."""
+        """Choose the first step size and γ, and warn of what is known before the first step."""
         objective, at = self.problem.objective, self.first.at
         with self._failures(self.first):
+            self.first = replace(self.first, at=replace(at, step=1 / objective.curvature))
             if self.gamma is None:
                 self.gamma = self.subsolver.proximal_weight(objective)
             if disagreement := objective.disagreement(at.x, at.psi, at.gradient):
