@@ -266,9 +266,12 @@ with Client(sys.argv[1], set_as_default=False) as client:
 """
 
 
-def test_ctrl_c_ends_a_fit_on_a_cluster(client, tmp_path):
-    await_workers(client, WORKERS)
-    with Child(INTERRUPTED, client.scheduler.address, tmp_path / "begun") as child:
+def test_ctrl_c_ends_a_fit_on_a_cluster(tmp_path):
+    """On a cluster of its own, without workers that other tests have killed."""
+    with (
+        started(WORKERS, True) as client,
+        Child(INTERRUPTED, client.scheduler.address, tmp_path / "begun") as child,
+    ):
         while child.is_alive() and not (tmp_path / "begun").exists():
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
