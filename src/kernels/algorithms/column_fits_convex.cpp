@@ -249,7 +249,6 @@ bool ColumnFits::ConvexMinimiser::move() {
     for (std::int64_t i = 0; i < fits_.n_; ++i) moved[i] += t_ * along_[i];
     Derivatives next = fits_.differentiate(columns_, moved.data(), true, poll_);
     if (!(next.psi < at_.psi) && is_gap_rounding()) return false;
-    if (spurious_ > 0 && !(next.psi < at_.psi - t_ * spurious_)) return false;
     n_without_decrease_ = restricted_ && !(next.psi < at_.psi - rounding_) ? n_without_decrease_ + 1 : 0;
     if (n_without_decrease_ > MOST_WITHOUT_DECREASE) return false;
     z_.swap(moved);

@@ -41,11 +41,11 @@ double OrthonormalBasis::dot(const double *u, const double *v) const {
 // of columns that are equal in most rows must have no slope and no curvature there.
 void OrthonormalBasis::clear_rounding(const Column &column, std::size_t j, double *q) const {
     constexpr double MULTIPLE = 8 * EPSILON;
-    std::vector<double> size(n_, std::abs(mean_[j]));
-    for (std::int64_t p = 0; p < column.count; ++p) {
-        const std::int64_t i = column.rows ? column.rows[p] : p;
-        size[i] += std::abs(column.values[p]) / scale_[j];
-    }
+    // A centred entry is rounded relative to itself, and an error of the mean is the same in all rows.
+    std::vector<double> size(n_, -mean_[j]);
+    for (std::int64_t p = 0; p < column.count; ++p)
+        size[column.rows ? column.rows[p] : p] += column.values[p] / scale_[j];
+    for (double &entry : size) entry = std::abs(entry);
     for (std::size_t p = 0; p < order_.size(); ++p) {
         const double *v = vector(p);
         const double r = std::abs(triangle_[j * m_ + p]);
