@@ -88,7 +88,6 @@ private:
     double mu_ = 0;                  // multiple of the reference curvature that is added
     std::vector<double> reference_;  // a typical curvature
     double t_ = 1;                   // of the step
-    double spurious_ = 0;            // decrease of psi that rounding errors of a basis may pretend, for t = 1
     int n_restricted_ = 0;           // steps so far
     int n_without_decrease_ = 0;     // consecutive restricted steps that lowered psi by no more than rounding
 };
@@ -233,9 +232,9 @@ bool ColumnFits::ConvexMinimiser::search_line(const std::vector<double> &unrestr
     }
 
     // A restricted step is doubled as long as psi falls by more than the rounding errors of the basis can pretend.
-    spurious_ = restricted_ && errors_ ? fits_.spurious_decrease(at_, newton_.step, *errors_) : 0.0;
     if (restricted_ && t_ == 1) {
-        for (double next = psi_at(2 * t_); next < psi - t_ * spurious_ && t_ < LONGEST; next = psi_at(2 * t_)) {
+        const double spurious = errors_ ? fits_.spurious_decrease(at_, newton_.step, *errors_) : 0.0;
+        for (double next = psi_at(2 * t_); next < psi - t_ * spurious && t_ < LONGEST; next = psi_at(2 * t_)) {
             t_ *= 2;
             psi = next;
         }

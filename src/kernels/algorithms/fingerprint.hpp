@@ -1,4 +1,4 @@
-// A 64-bit number by which the same X is known again, however it is stored.
+// A 64-bit hash of X that does not depend on its storage format.
 //
 //     sum over nonzero entries of mix(i, j, bits of X_ij as a float64)   mod 2^64
 //

@@ -324,7 +324,7 @@ def _tasks(collection: Any) -> NDArray[Any]:
     """One for each chunk.
 
     Those of arrays are left as they are: Dask would fuse them for X and for y apart, and read twice what both come
-    from. Those of dataframes are not, as only then columns that nobody wants are left unread.
+    from. Those of dataframes are not, as only then unused columns are left unread.
     """
     return np.array(collection.to_delayed(optimize_graph=not hasattr(collection, "chunks")), dtype=object)
 

@@ -1,7 +1,7 @@
 """Who does the tasks of a graph: the workers of a Dask cluster, or threads of this process.
 
 Tasks are pure, none is bound to a worker, and none holds data that could not be made again: what is lost with a worker
-is computed once more by another. A executor waits for as long as somebody works, and no longer.
+is computed once more by another. An executor waits as long as workers are active, and no longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from levelprox.exceptions import BackendError, InvalidInputError, LevelproxError
 
 Graph = dict[Any, Any]
 
-_LOOK = 2.0  # seconds between two looks at whether there is still somebody to wait for
+_POLL_SECONDS = 2.0  # between two checks whether workers are still active
 
 
 class ChunkError(Exception):
@@ -147,7 +147,7 @@ class Cluster(Executor):
         watch = _Watch(self.client, self.patience)
         while True:
             try:
-                wait([future], timeout=_LOOK)  # type: ignore[no-untyped-call]
+                wait([future], timeout=_POLL_SECONDS)  # type: ignore[no-untyped-call]
                 return future.result(timeout=self.patience)
             except TimeoutError as error:
                 if future.status == "error":  # the task's own
@@ -177,7 +177,7 @@ class Cluster(Executor):
         raise BackendError(f"the cluster failed with {type(error).__name__}: {error}") from error
 
     def _explain_loss(self, error: BaseException, chunks: Sequence[Any]) -> NoReturn:
-        """Say why tasks were cancelled that nobody here has cancelled."""
+        """Return why tasks were cancelled that this process has not cancelled."""
         self._check_connected()
         lost = [i for i, chunk in enumerate(chunks) if chunk.status in ("cancelled", "lost")]
         if lost and "scheduler" not in str(error):
@@ -199,14 +199,14 @@ class Cluster(Executor):
 
 
 class _Watch:
-    """Whether there is still somebody to wait for."""
+    """Check whether workers are still active."""
 
     def __init__(self, client: Any, patience: float) -> None:
         self.client, self.patience = client, patience
         self.heard = self.at_work = time.monotonic()
 
     def look(self) -> None:
-        """An error where nobody has been there for too long."""
+        """Raise an error if no worker has been active for too long."""
         try:
             known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
         except (TimeoutError, OSError):
@@ -230,7 +230,7 @@ def executor_for(client: Any = None) -> Executor:
     """The cluster of this client, else of the current one, else the threads of this process."""
     if client is not None:
         return Cluster(client)
-    if "distributed" in sys.modules:  # else nobody can have made a client
+    if "distributed" in sys.modules:  # else there is no client
         from distributed import get_client
 
         with contextlib.suppress(ValueError):

@@ -177,7 +177,7 @@ class PartitionedSource(DataSource):
     def total(self, work: Work[T]) -> T:
         """The sum of `work` over all source with rows that have a weight.
 
-        Added in an order that depends on nothing but their number: the same bits, whoever did the work.
+        Added in an order that depends on nothing but their number: the same bits for any assignment of work.
         """
 
     @abstractmethod

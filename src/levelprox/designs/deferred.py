@@ -21,7 +21,7 @@ from levelprox.designs.sparse import SparseDesign
 
 
 class DeferredDesign(Design):
-    """X, known by its size until somebody needs its entries.
+    """X whose size is known, and whose entries are read at first use.
 
     Parameters
     ----------

@@ -400,7 +400,7 @@ _REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or
 
 
 def hashed_folds(splits: Splits) -> str:
-    """By what folds are known again."""
+    """Return a key that identifies the folds."""
     return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
 
 

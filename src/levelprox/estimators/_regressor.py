@@ -134,7 +134,7 @@ class SparseRegressor(Regression, Streaming):
     feature_names_in_ : ndarray of str
         Where X has names.
     data_fingerprint_ : Fingerprint
-        By what the data of the fit are known again: shape, type, nonzero entries and hashes; not after `partial_fit`.
+        Fingerprint of the data: shape, type, number of nonzero entries and hashes; not after `partial_fit`.
 
     See Also
     --------

@@ -55,7 +55,7 @@ class Saving:
 
         The file is there as a whole or not at all. No pickle: numbers, words, and the names of our own classes.
         `callback`, and `cv`, `scoring` and `random_state` where they are objects, are not kept, with a warning; nor is
-        the memory of a stream (`partial_fit`), which cannot be gone on with after `load`.
+        the memory of a stream (`partial_fit`), which cannot be continued after `load`.
 
         Parameters
         ----------

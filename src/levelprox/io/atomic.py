@@ -1,7 +1,7 @@
 """Files that are there as a whole or not at all.
 
 What is written goes to a temporary file in the same directory, is brought to the disk, and only then takes the place of
-what was there before: whoever reads the path, at any moment and after any crash, finds the old file or the new one.
+what was there before: a reader of the path, at any moment and after any crash, finds the old file or the new one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def write(
             _name(temporary, target)
         sync_directory(target.parent)
     except OSError as error:
-        # not the name that nobody has heard of
+        # not the temporary name, which the user has not given
         raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         with suppress(OSError):
@@ -61,12 +61,12 @@ def write(
 
 
 def _beside(target: Path) -> Path:
-    """A name in the same directory that nobody else has, short enough whatever its letters."""
+    """A name in the same directory that no other process uses, short enough whatever its letters."""
     return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
 
 
 def sweep(target: Path) -> None:
-    """Remove what processes that were killed while they wrote this file have left; nobody must be writing it now."""
+    """Remove what processes that were killed while they wrote this file have left; no process may be writing it now."""
     begin = f".{target.name[:40]}."
     for one in target.parent.iterdir():
         if one.name.startswith(begin) and one.name.endswith(".tmp") and len(one.name) == len(begin) + 16:

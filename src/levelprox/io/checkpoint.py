@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run in a file, so that it can be gone on with after a crash.
+"""Checkpoints: the state of a run in a file, so that it can be resumed after a crash.
 
 Of every state that was written the last two are kept, `path` and `path.previous`, each written whole or not at all
 (atomic.py) and with a checksum (container.py): after a crash at any moment there is one that can be read. While a run
@@ -168,7 +168,7 @@ def _locked(lock: Path, path: Path) -> int:
             with suppress(OSError):  # a full disk; it is only for those who wait
                 os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
             return handle
-        os.close(handle)  # whoever held it has just removed it
+        os.close(handle)  # its holder has just removed it
 
 
 def _is_at(handle: int, path: Path) -> bool:
