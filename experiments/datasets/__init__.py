@@ -92,7 +92,8 @@ def _chosen(name: str, places: Places) -> tuple[Source, Callable[[], Raw]]:
     if not wanted and folder is not None and originals.is_there(original, folder):
         return Source(name, "original", name, original.note), partial(originals.read, original, folder)
     if not wanted and places.stand_ins is None:
-        return Source(name, "generated", f"{name} (generated substitute)", SUBSTITUTE), partial(generated.generate, name)
+        label = f"{name} (generated substitute)"
+        return Source(name, "generated", label, SUBSTITUTE), partial(generated.generate, name)
     places.loader()
     stand_in = stand_ins.chosen(name, wanted)
     label = f"{name} (stand-in: {stand_in.label})" if stand_in.label else name
