@@ -26,7 +26,15 @@ State = TypeVar("State")
 
 
 class Status(IntEnum):
-    """Why a run ended. Append-only: a code never changes its meaning."""
+    """Reason for the end of a run. Append-only: the meaning of a code never changes.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, Status, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.0))
+    >>> result.status == Status.SOLVED, str(result.status), int(result.status), result.status.success
+    (True, 'solved', 0, True)
+    """
 
     SOLVED = 0  #: KKT residual at most tol, recomputed from the data
     SOLVED_INACCURATE = 1  #: tol not reached, but 100 tol was, or the paper's milder rule where asked for
@@ -312,31 +320,41 @@ class Kinks:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """x^k with what is known there, so that nothing is computed twice.
+    """An iterate x^k with the quantities computed there, so that none is computed twice.
 
     Attributes
     ----------
     x : ndarray of shape (d,)
+        The point.
     psi : float
         ψ(x).
     gradient : ndarray of shape (d,)
         ∇ψ(x).
     multiplier : float
-        The subproblem's multiplier y of g_k ≤ η_k at the last inner step.
+        Multiplier y of g_k ≤ η_k in the subproblem, at the last inner step.
     step : float
-        The step length the subsolver would try next.
+        Step length that the subsolver would try next.
     stop : StopReason
         Why the subsolver stopped.
     n_inner, n_grad, n_proj : int
         Inner steps, evaluations of ψ with its gradient, and projections, of this outer step.
     kinks : Kinks, optional
-        Where losses with kinks are smoothed.
+        State of `smoothing`, for losses with kinks.
     margins : ndarray, optional
-        z = Ax + o, where the subsolver keeps them.
+        z = Ax + o, if the subsolver stores them.
     hessian : ndarray of shape (d, d), optional
-        The convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
+        Convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
     features : ndarray of int, optional
-        The working set on which x was found.
+        Working set on which x was found.
+
+    Examples
+    --------
+    A subsolver gets an iterate and returns the next one:
+
+    >>> import numpy as np
+    >>> from levelprox import Iterate
+    >>> Iterate(x=np.zeros(2), psi=1.5, gradient=np.array([1.0, -2.0])).psi
+    1.5
     """
 
     x: Vector
@@ -373,9 +391,34 @@ def relative_change(last: Vector, x: Vector) -> float:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a run's history: what an outer step k reached, and what the run had cost by then.
+    """One entry of the history of a run: the point after outer step k, and the work so far.
 
-    `n_grad` counts evaluations of ψ with its gradient and `seconds` the wall-clock time, both since the run began.
+    Attributes
+    ----------
+    k : int
+        Outer step.
+    eta_k : float
+        Level η_k of the step.
+    psi, g : float
+        ψ(x^k) and g(x^k).
+    kkt : float
+        KKT residual.
+    multiplier : float
+        Multiplier y.
+    change : float
+        ‖x^k − x^{k−1}‖ / ‖x^k‖.
+    n_grad : int
+        Evaluations of ψ with its gradient since the run began.
+    seconds : float
+        Wall-clock time since the run began.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.0))
+    >>> last = result.history[-1]
+    >>> last.k == result.n_outer, round(last.g, 6)
+    (True, 1.0)
     """
 
     k: int
@@ -413,45 +456,54 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What `solve` returns.
+    """Result of `solve`.
 
     Attributes
     ----------
     x : ndarray of shape (d,)
-        Obeys g(x) ≤ η whatever stopped the run.
+        The solution. g(x) ≤ η holds for every status.
     status : Status
+        Why the run ended.
     message : str
-        One sentence, with the figures and, where there is one, the remedy.
+        One sentence with the figures and, if there is one, a remedy.
     certificate : Certificate
-        Recomputed from (problem, x) after the run, trusting nothing that the run computed but its scale, the null
-        fit, which is a function of the problem alone.
+        Recomputed from (problem, x) after the run. From the run it uses only the scale (the null fit), which is a
+        function of the problem alone.
     history : tuple of Record
-        The last outer steps, at most 1000 of them.
+        The last outer steps, at most 1000.
     n_outer, n_inner, n_grad, n_proj : int
         Outer steps, inner steps, evaluations of ψ with its gradient, projections.
     wall_s : float
-        Seconds of wall-clock time.
+        Wall-clock time in seconds.
     phase_s : dict of str to float
-        Of these, what went into "start" (the null fit), "steps" and "certificate".
+        The same by phase: "start" (the null fit), "steps" and "certificate".
     gamma : float
-        The proximal weight γ used.
+        Proximal weight γ.
     subsolver, levels, start : str
-        What was run.
+        The options that were used.
     surrogate : {"paper", "concave", "group"}
-        How g was replaced by a convex function; "group" is "concave" where a feature has several coefficients.
+        How g was replaced by a convex function; "group" is "concave" for features with several coefficients.
     stages : tuple of Stage
-        The wider problems that a continuation went through.
+        The rescaled problems of a continuation.
     parameters : theory.Parameters, optional
-        K, T_k and the other numbers of the paper's corollaries, where preset="paper" set them.
+        K, T_k and the other numbers of the paper's corollaries, with preset="paper".
     tol : float
+        Tolerance of the run.
     random_state : object
         As given.
     warnings : tuple of str
-        What was warned of.
+        Texts of the warnings.
     environment : dict of str to str
-        What it ran on: dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
+        dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
     null : NullFit, optional
-        The fit without any feature that counts, with which `certify` need not fit it once more.
+        The fit without penalized features, which `certify` can reuse.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 3.0]), constraints.L1(), 2.0))
+    >>> str(result.status), result.x.round(6).tolist(), round(result.g, 6)
+    ('solved', [0.0, 2.0], 2.0)
     """
 
     x: Vector
