@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures

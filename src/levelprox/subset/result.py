@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
+from levelprox.exceptions import counted
 from levelprox.result import Status
 
 Phase = Literal["forward", "continuation", "exchanges", "proof"]
