@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
+from levelprox._validation import check_labels
 from levelprox.backends._base import DataSource
 from levelprox.backends.array_namespace import Transfers, array_namespace
 from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.device_losses import weighted_median
-from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Statistics, check_few, check_labels
+from levelprox.backends.partition import Form, Statistics, check_few
 from levelprox.designs.moments import Moments, RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, check_weights

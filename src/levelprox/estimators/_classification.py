@@ -12,10 +12,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import option, real
+from levelprox._validation import check_labels, option, real
 from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import check_labels
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import available_if
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, in_memory

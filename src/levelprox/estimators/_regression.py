@@ -13,9 +13,8 @@ from sklearn.base import RegressorMixin
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import option, real_array
 from levelprox.backends._base import DataSource
-from levelprox.backends.dispatch import is_remote
-from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Statistics
+from levelprox.backends.partition import Form, Statistics
+from levelprox.designs import is_remote
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._data import Prepared, RemoteSamples, elementwise, in_memory
 from levelprox.estimators._input import one_each
