@@ -31,7 +31,7 @@ from levelprox.problem import SubsetProblem
 from levelprox.result import Context, Ending, Iterate, Method, Progress, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.nonsmooth_sets import ExactFit
+from levelprox.subset.nonsmooth_refit import ExactFit
 from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.subset.swaps import Addition
 

@@ -4,7 +4,7 @@
 replaces each kink, over a width of the size of the residuals. So
 
 1. sets are found with the envelope at a few widths (`smooth_search.py`), and each is refitted exactly with the loss
-   itself (`nonsmooth_sets.py`);
+   itself (`nonsmooth_refit.py`);
 2. from the best of them swaps are tried with the loss itself, and taken for as long as ψ falls; where fewer than k
    features are in the set, one more is added for as long as one gains more than rounding.
 
@@ -32,7 +32,7 @@ from levelprox.result import Progress, Stop
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.result import Phase
 from levelprox.subset.second_order import known_as_arrays, known_of_arrays
 from levelprox.subset.smooth_search import SmoothSearch
