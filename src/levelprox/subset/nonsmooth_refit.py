@@ -289,8 +289,8 @@ class _VertexRefit(Simplex):
         slopes[self.counts] = u[: self.n] / self.share
         gap = self._gap(x, margins, psi, u)
         removal = self._removal(x, basis, inverse, u) if gap < psi else np.zeros(x.size)
-        shown = {"error": min(gap, psi) + rounding, "rounding": rounding, "removal": removal}  # no ψ is below 0
-        return ExactFit(np.arange(x.size), x, psi, margins, slopes=(slopes,), **shown)
+        error, places = min(gap, psi) + rounding, np.arange(x.size)  # no ψ is below 0
+        return ExactFit(places, x, psi, margins, slopes=(slopes,), error=error, rounding=rounding, removal=removal)
 
     def _values(self, x: Vector) -> tuple[Vector, float, float]:
         """Return margins, ψ and how far ψ may be off by rounding."""
