@@ -21,19 +21,21 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
+from levelprox.exceptions import counted
+from levelprox.methods import Context, Ending, Method, Progress
 from levelprox.methods.continuation import continued, is_expensive
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Objective
 from levelprox.problem import SubsetProblem
-from levelprox.result import Context, Ending, Iterate, Method, Progress, Status
+from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_refit import ExactFit
-from levelprox.subset.result import Additions, Exchanges, Monitor, Subset, SubsetRecord
+from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning

@@ -34,10 +34,10 @@ import numpy as np
 from levelprox._typing import Features, Mask, Matrix, Rows, Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
-from levelprox.losses.kinked import Kinked
+from levelprox.losses.moreau import Kinked
+from levelprox.methods import Stop
 from levelprox.objectives import LinearModel, OneVsRestModel
 from levelprox.problem import FeatureProblem, Problem
-from levelprox.result import Stop
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
 from levelprox.subset.simplex import EPS, Coordinates, Simplex, inverse_of, solved

@@ -27,12 +27,14 @@ import numpy as np
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
+from levelprox.methods import Context, Progress, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.result import Context, Progress, Status, Stop
+from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
-from levelprox.subset.result import Monitor, Phase
+from levelprox.subset.result import Phase
 from levelprox.subset.second_order import known_as_arrays, known_of_arrays
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swap_bounds import SwapEstimates

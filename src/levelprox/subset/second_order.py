@@ -12,16 +12,16 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
+from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
-from levelprox.result import Stop
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ROUGH_ACCURACY, Refits
-from levelprox.subset.result import Monitor
 from levelprox.subset.swap_bounds import SwapEstimates, condition
 
 MANY_CLASSES = 16  # beyond which the work of a search is bounded

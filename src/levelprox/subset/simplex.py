@@ -30,7 +30,7 @@ from collections.abc import Callable
 import numpy as np
 
 from levelprox._typing import Mask, Matrix, Rows, Vector
-from levelprox.result import Stop
+from levelprox.methods import Stop
 
 EPS = 2.0**-52
 _REPLACED_SHARE = 1e-12  # the part of a column in another that depends on it

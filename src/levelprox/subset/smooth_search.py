@@ -29,22 +29,23 @@ import numpy as np
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
+from levelprox.methods import Context
 from levelprox.methods.continuation import is_expensive
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
-from levelprox.result import Context, Status
+from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.fit import Fit, lowest
 from levelprox.subset.local_search import Answer, Search, best_by_continuation
+from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.newton import last_digits
-from levelprox.subset.result import Monitor
 from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
 from levelprox.subset.swap_bounds import costs

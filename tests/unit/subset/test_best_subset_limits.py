@@ -12,7 +12,7 @@ import pytest
 
 from levelprox import Exchanges, LinearModel, Status, SubsetCertificate, SubsetRecord, best_subset, subset_path
 from levelprox.driver import driver
-from levelprox.subset.result import Monitor
+from levelprox.subset.monitor import Monitor
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
 PHASES = ("forward", "continuation", "exchanges", "proof")
