@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _best_subset as budget
 from levelprox._best_subset import best_subset
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
+from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
@@ -25,20 +26,18 @@ from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.methods import level_state
+from levelprox.methods import Context, Limits, Method, level_method
 from levelprox.methods.continuation import continues
 from levelprox.methods.path_following import LevelByLevel, PathFollowing, Solution
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import WorkingSet
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
-from levelprox.result import CUT_SHORT, Context, Limits, Method, Status
+from levelprox.result import CUT_SHORT, Status
 from levelprox.subset.result import Additions, Exchanges, Subset
 
-Vector = NDArray[np.float64]
-
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*level_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, option
@@ -24,6 +24,7 @@ from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods import Limits
 from levelprox.methods.level_method import LevelMethod
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.levels import Levels
@@ -31,7 +32,7 @@ from levelprox.methods.subsolvers import SUBSOLVERS, Subsolver
 from levelprox.objectives import Function, Model
 from levelprox.objectives.user import ValueAndGradient
 from levelprox.problem import Problem
-from levelprox.result import Limits, Record, Result
+from levelprox.result import Record, Result
 
 Callback = Callable[[Record, Vector], "bool | None"]
 

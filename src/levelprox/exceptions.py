@@ -1,4 +1,4 @@
-"""Exceptions and warnings of levelprox.
+"""Exceptions and warnings of levelprox, and the words of their messages.
 
 Input errors are also `ValueError`s, so that code written for scikit-learn catches them. A run that stops early raises
 no error: it returns its best feasible point with a `Status` and a `ConvergenceWarning`. Estimators warn with a subclass
@@ -315,3 +315,8 @@ def warn(message: str, category: type[Warning] | None = None) -> None:
     except ValueError:  # a standard error that is closed, where warnings expect a file or none
         if not getattr(sys.stderr, "closed", False):
             raise
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 feature", "2 features" for a message; `plural` is for nouns that take no s."""
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"

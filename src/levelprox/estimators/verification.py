@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, certify
 from levelprox.driver.run_identity import fingerprint

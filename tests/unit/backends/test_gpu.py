@@ -27,7 +27,7 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.leave_one_out import Point, left_out_fall
+from levelprox.objectives.model import Point
 from levelprox.problem import Problem
 from tests.support.registries import LOSSES, targets_of
 
@@ -164,7 +164,7 @@ def test_several_classes(place: str, stored: str, softmax: bool, weighted: bool)
     part, known, x = model.restrict(W), local.restrict(W), rng.normal(0, 0.4, 9)
     bend = known.hessian_of(known.margins(x), True)
     before, after = (Point(t * x, np.linalg.inv(bend + t * np.eye(9))) for t in (1.0, 2.0))
-    close(part.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+    close(part.left_out_fall(before, after, 1 / N), known.left_out_fall(before, after, 1 / N), 1e-10)
 
 
 def test_leave_one_out_losses(place: str) -> None:
@@ -175,7 +175,7 @@ def test_leave_one_out_losses(place: str) -> None:
     known = LinearModel(X, b, "logistic", weight, fit_intercept=True).restrict(W)
     bend = known.hessian_of(known.margins(np.ones(3)), True)
     before, after = (Point(t * np.ones(3), np.linalg.inv(bend + t * np.eye(3))) for t in (1.0, 2.0))
-    close(model.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+    close(model.left_out_fall(before, after, 1 / N), known.left_out_fall(before, after, 1 / N), 1e-10)
 
 
 def test_class_weights_count(place: str) -> None:
