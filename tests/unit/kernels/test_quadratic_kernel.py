@@ -1,4 +1,4 @@
-"""The second-order model over a surrogate set: exactly feasible, stationary, and no worse than a slow implementation."""
+"""The second-order model over a surrogate set: exactly feasible, stationary, no worse than a slow implementation."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_steps_with_the_concave_surrogate_do_not():
 @pytest.mark.parametrize("constraint", FAMILY[1:], ids=str)
 @pytest.mark.parametrize("asked", [{}, {"surrogate": "paper"}])
 def test_a_step_ends_at_the_projection_onto_the_paper_s_set(constraint, asked):
-    """ψ = ½‖x − b‖²: the subproblem's solution is a projection, here by a slow implementation with the paper's (u, τ)."""
+    """ψ = ½‖x − b‖²: the subproblem's solution is a projection, here by slow code with the paper's (u, τ)."""
     goal, center = np.array([2.0, -1.0, 0.5]), np.array([-0.4, 0.2, 0.0])
     level, gamma = 2.0 * constraint.value(center), 0.5
     t = np.abs(center)
