@@ -65,7 +65,7 @@ class ChoosingRidges:
 
     def _chooses_ridge(self: Any, budget: Budget) -> bool:
         """Whether folds choose the ridge together with k."""
-        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self._loss(), Logistic)
+        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self.loss_, Logistic)
         return automatic and budget.features is not None
 
     def _by_folds_and_ridges(

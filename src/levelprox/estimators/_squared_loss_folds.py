@@ -148,7 +148,7 @@ def score_quickly(
     judged, scores = samples.part(test), []
     if scorer is None:
         model = clone(single)
-        loss, offset = model._loss(), judged.more.get("offset")
+        loss, offset = model.loss_, judged.more.get("offset")
         margins = judged.X @ coef.T + intercept
         if offset is not None:
             margins += np.asarray(offset, np.float64)[:, None]

@@ -45,7 +45,7 @@ from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.smooth_search import SmoothSearch
 
 Set = tuple[int, ...]

@@ -25,7 +25,7 @@ from levelprox.estimators._names import FeatureNames
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
 from levelprox.subset.fit import Fit
-from levelprox.subset.nonsmooth_sets import ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactRefits
 from levelprox.subset.result import Exchanges, SubsetCertificate
 from levelprox.subset.smooth_search import SmoothSearch
 

@@ -210,7 +210,7 @@ def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
     here = model.on_host()
     y, weight = samples.y, samples.weight
     if not is_classifier(model):
-        if isinstance(model._loss(), LogLink):  # the share of the deviance that is explained takes its place
+        if isinstance(model.loss_, LogLink):  # the share of the deviance that is explained takes its place
             return {}
         return {"r2": float(r2_score(y, here.predict(design, **samples.more), sample_weight=weight))}
     scores = {"accuracy": float(accuracy_score(y, here.predict(design), sample_weight=weight))}

@@ -295,10 +295,8 @@ class _Noting(dict[str, NDArray[Any]]):
 
 
 def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: str) -> Any:
-    from levelprox.estimators._classifier import SparseClassifier
-    from levelprox.estimators._classifier_cv import SparseClassifierCV
-    from levelprox.estimators._regressor import SparseRegressor
-    from levelprox.estimators._regressor_cv import SparseRegressorCV
+    from levelprox.estimators._classifier import SparseClassifier, SparseClassifierCV
+    from levelprox.estimators._regressor import SparseRegressor, SparseRegressorCV
 
     models = (SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV)
     types = {model.__name__: model for model in models}
