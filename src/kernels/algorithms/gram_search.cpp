@@ -11,11 +11,10 @@ namespace {
 constexpr double DEPENDENT = 1e-10;  // of a diagonal of 1: the rest of a feature that is almost spanned by others
 constexpr double LOWER = 1e-11;      // of the loss: less is not an improvement
 constexpr double ROUNDING = 1e-13;   // of c'x of all features, the same
-constexpr std::int64_t ROUNDS =
-    10;  // swaps for each feature, and escapes from a set: rounding may cause cycles
-constexpr std::int64_t FEW = 5;   // features, of which the first one added may have too much influence
-constexpr std::int64_t TOP = 16;  // features that are tried as one too many
-constexpr std::int64_t HELD = 8;  // steps for which a feature is held
+constexpr std::int64_t ROUNDS = 10;  // swaps for each feature, and escapes from a set: rounding may cause cycles
+constexpr std::int64_t FEW = 5;      // features, of which the first one added may have too much influence
+constexpr std::int64_t TOP = 16;     // features that are tried as one too many
+constexpr std::int64_t HELD = 8;     // steps for which a feature is held
 constexpr std::int64_t FEWEST_STEPS = 30, MOST_STEPS = 150;  // without a lower loss
 
 }  // namespace
