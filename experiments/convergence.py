@@ -1,4 +1,4 @@
-"""The last digits: the KKT residual after each Newton step on the KKT system, and after each step of LCPP beside.
+"""The last digits: the KKT residual after each Newton step on the KKT system, and after each step of LCPP.
 
     python -m experiments.convergence [--quick] [--out DIR]
 
@@ -31,9 +31,8 @@ from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.kkt_newton import polish
-from levelprox.methods.lcpp import lcpp
+from levelprox.methods.lcpp import lcpp, linearise
 from levelprox.methods.subsolvers import Spectral
-from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate
 
 Vector = NDArray[np.float64]

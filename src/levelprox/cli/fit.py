@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli._data import (
     NameLookup,
     as_classes,
@@ -49,6 +48,7 @@ from levelprox.cli._process import (
 )
 from levelprox.cli._remote_data import RemoteData, chunked_data, cluster_data, connected, fit_stream, local_workers
 from levelprox.cli._settings import Settings
+from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data, Reading

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli._data import (
     as_classes,
     check_input,
@@ -21,6 +20,7 @@ from levelprox.cli._data import (
 from levelprox.cli._options import Options, between, command
 from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
 from levelprox.cli._process import Exit, printed_warnings, reading
+from levelprox.exceptions import counted
 
 _MAX_CLASSES_SHOWN = 20
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli._data import (
     NameLookup,
     check_input,
@@ -34,6 +33,7 @@ from levelprox.cli._process import (
     printed_warnings,
 )
 from levelprox.cli._settings import Settings
+from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data

@@ -1,28 +1,23 @@
-"""What all estimators share: parameters, reading X and y, fitting, and the selector's methods.
-
-Fits under one budget after another, for those who look at all of them.
-"""
+"""What all estimators share: reading X and y, fitting under one or several budgets, margins and mean losses."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import clone
 
 from levelprox._solve import generator
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import as_array, option, whole
 from levelprox._validation import nonnegative as at_least_zero
+from levelprox._validation import option, whole
 from levelprox.backends import RemoteObjective
 from levelprox.backends.dispatch import is_remote
-from levelprox.designs import Design, as_design
+from levelprox.designs import as_design
 from levelprox.designs.moments import moments_of
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._automatic_ridge import automatic_ridge
@@ -31,20 +26,20 @@ from levelprox.estimators._callbacks import (
     available_if,
     missing_attribute,
     observing,
+    with_estimator_warnings,
 )
-from levelprox.estimators._data import Prepared, RemoteSamples, Samples, check_in_memory, remote_samples
+from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fit_path import FitPath
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._input import READING, check_numbers, naming_the_place, warn_of_rounding
+from levelprox.estimators._input import Reading, one_each
 from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import Budget, boolean
+from levelprox.estimators._parameters import Budget, boolean, budgets_of
 from levelprox.estimators._prediction import Selector, dispatched, selects
 from levelprox.estimators._standardization import Standardization
 from levelprox.estimators._summary import NotebookCard, Summarising
 from levelprox.estimators.persistence import Saving
-from levelprox.exceptions import InvalidInputError, warn
-from levelprox.losses import Loss, check_weights
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses import Loss
 from levelprox.objectives import Model
 from levelprox.result import Status
 from levelprox.subset.result import with_name
@@ -56,7 +51,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     Saving,
     CallbackSupportMixin,
     Selector,
-    FitPath,
+    Reading,
     auto_wrap_output_keys=(),
 ):
     """A sparse linear model under a budget; the subclasses say of what."""
@@ -74,64 +69,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def takes_zeros(self) -> bool:
         """Whether a target may be 0."""
         return True
-
-    # --- reading
-
-    def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
-        """X and y as scikit-learn reads them; that X is finite is not checked yet."""
-        check_in_memory(X=X, y=y)
-        with self._naming_the_preprocessing(X, not checks.get("reset", True)), naming_the_place(X, y):
-            if checks.get("y_numeric"):
-                check_numbers(y, type(self).__name__)
-            data, target = validate_data(self, X, y, **READING, **checks)
-        warn_of_rounding(X)
-        return data, target
-
-    @contextmanager
-    def _naming_the_preprocessing(self, X: object, of_the_fit: bool = True) -> Iterator[None]:
-        """Let errors of columns say how the columns of this model are made, where they were made."""
-        try:
-            yield
-        except ValueError as error:
-            made = getattr(self, "preprocessing_", None) if of_the_fit else None
-            if made is None or list(getattr(X, "columns", ())) == list(made.features):
-                raise
-            raise InvalidInputError(
-                f"{str(error).strip().rstrip('.')}. The model was fitted to columns that were prepared; give it "
-                "model.preprocessing_.transform(X) instead of X"
-            ) from error
-
-    def _design(self, data: object) -> Design:
-        """X, checked; errors call its columns by their names."""
-        try:
-            return as_design(data, getattr(self, "feature_names_in_", None))
-        except InvalidInputError as error:
-            if "X contains" not in str(error):
-                raise
-            remedy = "Replace infinite values, or leave out their rows"
-            if "contains NaN" in str(error):
-                remedy = "Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
-            raise InvalidInputError(f"{error}. {remedy}") from None
-
-    def _seen(self, X: object) -> Design:
-        """X of the same features as those of the fit."""
-        check_is_fitted(self)
-        if isinstance(X, Design):  # of a chunk of a file, which was looked at as a whole
-            return X
-        with self._naming_the_preprocessing(X), naming_the_place(X):
-            data = validate_data(self, X, reset=False, **READING)
-        return self._design(data)
-
-    def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
-        if sample_weight is None:
-            return None
-        check_in_memory(sample_weight=sample_weight)
-        given = as_array("sample_weight", sample_weight)
-        if given.shape not in ((), (n,)):
-            raise InvalidInputError(f"sample_weight must have shape ({n},), one for each sample, got {given.shape}")
-        return check_weights(np.full(n, given) if given.ndim == 0 else given, n, "sample_weight")
-
-    # --- fitting
 
     def _fitted_state(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_stream"}
@@ -154,21 +91,55 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """Return what is added to the margins of remote samples."""
         return None
 
-    @abstractmethod
     def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
-        """Return samples with known classes, weights and units."""
+        """Return samples with known classes, weights and units; those of weight 0 are left out."""
+        if isinstance(samples, RemoteSamples):
+            return self._prepare_source(samples)
+        X, y, weight, more = (
+            samples.X if samples.design is None else samples.design,
+            samples.y,
+            samples.weight,
+            samples.more,
+        )
+        if weight is not None and not np.all(weight > 0):
+            rows = np.flatnonzero(weight > 0)
+            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
+        total = None if weight is None else float(weight.sum())
+        y, weight, unit, width = self._encode(y, weight)
 
-    def _fit_samples(self, samples: Samples | RemoteSamples) -> Self:
-        """Fit the samples under the budget of the estimator."""
-        known = getattr(self, "classes_", None)
-        prepared = self._prepare(samples)
-        budget = self._budget(prepared.count(self))
-        if isinstance(samples, RemoteSamples) and self.checkpoint is not None and budget.features is not None:
-            raise InvalidInputError("a checkpoint of a search for n_features is for data in memory; give a level")
-        task = self._task(prepared, budget)
-        self._forget()
-        same = known is None or self._same_classes(known)
-        return self._fit(task, budget, self._previous(task) if same else None)
+        def standardization() -> Standardization:
+            intercept = boolean("fit_intercept", self.fit_intercept)
+            names = getattr(self, "feature_names_in_", None)
+            if boolean("standardize", self.standardize):
+                return Standardization.standardized(X, weight, intercept, width, names)
+            return Standardization(X, None, None, intercept, width, names)
+
+        return Prepared(unit, total, standardization, lambda units: self._objective(units, y, weight, **more))
+
+    @abstractmethod
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
+        """Return the same for remote samples."""
+
+    @abstractmethod
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        """Check the targets of samples that have a weight; set the classes.
+
+        Returns
+        -------
+        y, weight : ndarray, ndarray or None
+            The targets, and the weights of the samples times those of their classes.
+        unit : float
+            The unit of the coefficients of standardised features.
+        width : int
+            Coefficients of a feature.
+        """
+
+    @abstractmethod
+    def _objective(
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
+    ) -> Model:
+        """Return ψ of samples in memory."""
 
     def _task(self, prepared: Prepared, budget: Budget, standardization: Standardization | None = None) -> Task:
         """Return the objective and the settings of fits.
@@ -181,8 +152,8 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         standardization : Standardization, optional
             By default that of the data.
         """
-        standardization = prepared.standardization(self) if standardization is None else standardization
-        objective = prepared.objective(self, standardization)
+        standardization = prepared.standardization() if standardization is None else standardization
+        objective = prepared.objective(standardization)
         self._check_objective(objective, budget)
         constraint = constraint_of(self.constraint, prepared.unit if budget.features is None else 1.0)
         self._check_for(budget)
@@ -229,40 +200,16 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
         """Raise where there is no solver for an objective."""
 
-    def _standardization_of(self, X: object, weight: Vector | None, width: int) -> Standardization:
-        intercept = boolean("fit_intercept", self.fit_intercept)
-        names = getattr(self, "feature_names_in_", None)
-        if boolean("standardize", self.standardize):
-            return Standardization.standardized(X, weight, intercept, width, names)
-        return Standardization(X, None, None, intercept, width, names)
-
     def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
-        """Fit, and set what a fitted estimator has."""
+        """Fit, and set the attributes of a fitted estimator."""
         with observing(self, task) as observer:
-            solution = task.observed_by(observer).fit(budget, previous)
-        self._keep(task, budget, solution)
+            solution = replace(task, observer=observer).fit(budget, previous)
+        self._set_solution(task, budget, solution)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt(solution.message)
         return self
 
-    def _previous(self, task: Task) -> Vector | None:
-        """x of the last fit, where it is to begin with and can be."""
-        if boolean("warm_start", self.warm_start) and self.checkpoint is not None:
-            raise InvalidInputError(
-                "warm_start begins at the last fit, a checkpoint at the last state: give only one of them"
-            )
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return None
-        coef = np.atleast_2d(self.coef_)
-        if coef.shape != (task.standardization.width, task.standardization.scale.size):
-            warn(
-                f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
-                f"{(task.standardization.width, task.standardization.scale.size)}; it starts afresh"
-            )
-            return None
-        return task.inside_of(self)
-
-    def _keep(self, task: Task, budget: Budget, solution: Solution) -> None:
+    def _set_solution(self, task: Task, budget: Budget, solution: Solution) -> None:
         self._set_coefficients(solution.coef, solution.intercept)
         self.scale_ = task.standardization.scale
         self.certificate_ = with_name(solution.certificate, getattr(self, "feature_names_in_", None))
@@ -282,7 +229,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             self.constraint_ = task.constraint_at(budget.value)
 
     def _as_of(self, task: Task, x: Vector) -> dict[str, Any]:
-        """What the estimator would need in order to predict by x."""
+        """Return the attributes with which the estimator predicts by x."""
         model = copy.copy(self)
         model._set_coefficients(*task.standardization.outside(x))
         return {"coef_": model.coef_, "intercept_": model.intercept_, "scale_": task.standardization.scale}
@@ -291,7 +238,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None: ...
 
     def _ridge_part(self, X: object, weight: Vector | None) -> float:
-        """The ridge's part of the loss of the data that a model was fitted to."""
+        """Return the ridge's part of the loss of the data that a model was fitted to."""
         ridge = getattr(self, "ridge_", 0.0)
         if not ridge:
             return 0.0
@@ -304,12 +251,76 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         return float(ridge * np.sum((np.atleast_2d(self.coef_) * sizes)[:, held] ** 2))
 
     @property
-    def loss_(self) -> Loss:
-        """The loss, as an object of `levelprox.losses`."""
-        return self._loss()
-
     @abstractmethod
-    def _loss(self) -> Loss: ...
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
+
+    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
+        """Return the budgets that `fit_path` takes by default, for data of this shape.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            The shape of X.
+
+        Returns
+        -------
+        list of float
+            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
+            it chooses from.
+        """
+        return [budget.value for budget in self._budgets(n_samples, n_features)]
+
+    @with_estimator_warnings
+    def fit_path(
+        self,
+        X: object,
+        y: ArrayLike,
+        *,
+        n_features: ArrayLike | None = None,
+        level: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: ArrayLike | None,
+    ) -> list[Any]:
+        """Fit the model under several budgets. The estimator itself is not changed.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        n_features : array-like of int, optional
+            Numbers of features; give these or `level`. By default those of `path_budgets`.
+        level : array-like of float, optional
+            Levels; each fit starts at the one before.
+        sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            `offset` and `exposure` of a regressor, as in `fit`.
+
+        Returns
+        -------
+        list of SparseClassifier or SparseRegressor
+            Fitted, in ascending order of the budgets.
+        """
+        model: Any = self._single()
+        if "ridge" in (chosen := getattr(self, "best_params_", {})):
+            model.set_params(ridge=chosen["ridge"])
+        data, target = model._read(X, y, **model._reading_of_y)
+        samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), dict(fit_params))
+        if model.feature_cost is not None and (n_features is not None or level is not None):
+            raise InvalidInputError(
+                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
+            )
+        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
+        task: Task = model._task(model._prepare(samples), budgets[0])
+        fits = []
+        for budget, solution in zip(budgets, task.each(budgets), strict=True):
+            fits.append(copy.copy(model))
+            fits[-1]._set_solution(task, budget, solution)
+        return fits
+
+    def _single(self) -> Any:
+        """Return the estimator for one budget, without callbacks, progress and checkpoints."""
+        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
 
     def budget_for(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the budget of a fit to this target: `n_features`, `level` or `budget`, or the default number.
@@ -324,25 +335,13 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         float
         """
         target = np.asarray(y)
-        return self._budget(self._sample_count(target, self._weights(sample_weight, target.size))).value
+        return self._budget(
+            self._sample_count(Samples(None, target, self._weights(sample_weight, target.size), {}))
+        ).value
 
-    def _sample_count(self, y: NDArray[Any], weight: Vector | None) -> float:
+    def _sample_count(self, samples: Samples | RemoteSamples) -> float:
         """Return what the default number of features depends on: the sum of the weights."""
-        return float(y.size if weight is None else weight.sum())
-
-    def check_features(self, X: object) -> Design:
-        """Check that X has the features of the fit and finite entries.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Design
-            X for several calls: methods of the fitted model take it in place of X, and do not check it again.
-        """
-        return self._seen(X)
+        return samples.total
 
     def mean_loss(
         self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
@@ -384,7 +383,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """
         target = self._target(y)
         weight = self._weighted(target, self._weights(sample_weight, target.size))
-        design = self._seen(X)
+        design = self.check_features(X)
         return float(self._mean_loss(design, target, weight, **fit_params)) + self._ridge_part(design, weight)
 
     def _target(self, y: ArrayLike) -> NDArray[Any]:
@@ -396,11 +395,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     @abstractmethod
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
-        """ψ of other samples, at the fit."""
+        """Return ψ of other samples, at the fit."""
 
     def _margins(self, X: object) -> FloatArray:
-        """Z = X coef' + intercept, of shape (n, width)."""
-        design = self._seen(X)
+        """Return Z = X coef' + intercept, of shape (n, width)."""
+        design = self.check_features(X)
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         used = np.flatnonzero(np.any(coef, axis=0))
         part = design.view(used) if used.size else None

@@ -23,28 +23,29 @@ from sklearn import exceptions as sklearn_exceptions
 
 from levelprox import exceptions
 from levelprox._runtime.deadline import limited
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Observer
-from levelprox.exceptions import InvalidInputError, convergence_warnings_as
+from levelprox.exceptions import InvalidInputError, convergence_warnings_as, counted
 from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
 try:
     from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
-    from sklearn.callback import with_callbacks
+    from sklearn.callback import with_callbacks as with_callbacks
 except ImportError:  # scikit-learn before 1.9
-    with_callbacks = None
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method: there are no callbacks to tear down."""
+        return method
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Nothing to support."""
 
 
 Item = TypeVar("Item")
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class ConvergenceWarning(exceptions.ConvergenceWarning, sklearn_exceptions.ConvergenceWarning):
@@ -162,35 +163,26 @@ def _restored_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-def fit_method(fit: Method) -> Method:
-    """Decorate `fit(self, X, y, sample_weight=None, ...)` of an estimator.
+@contextmanager
+def fitting(estimator: Any, X: object, y: object, sample_weight: object) -> Iterator[None]:
+    """Set up what surrounds `fit` of an estimator.
 
     Callbacks of scikit-learn are called. `time_limit` is for all of the fit, from reading the data to the certificate.
     Convergence warnings have the category of scikit-learn. A fit that raises an error leaves the estimator as it was.
     """
-
-    @functools.wraps(fit)
-    def fitted(self: Any, X: object, y: object, sample_weight: object = None, *args: Any, **params: Any) -> Any:
-        with (
-            _sklearn_task(self, X, y, sample_weight),
-            convergence_warnings_as(ConvergenceWarning),
-            _restored_on_error(self),
-            limited(math.inf if self.time_limit is None else nonnegative("time_limit", self.time_limit)),
-        ):
-            return fit(self, X, y, sample_weight, *args, **params)
-
-    return cast(Method, fitted) if with_callbacks is None else with_callbacks(fitted)
+    with (
+        _sklearn_task(estimator, X, y, sample_weight),
+        updating(estimator),
+        limited(math.inf if estimator.time_limit is None else nonnegative("time_limit", estimator.time_limit)),
+    ):
+        yield
 
 
-def partial_fit_method(partial_fit: Method) -> Method:
-    """Decorate `partial_fit` of an estimator; as `fit_method`, without callbacks and time limit."""
-
-    @functools.wraps(partial_fit)
-    def fitted(self: Any, *args: Any, **params: Any) -> Any:
-        with convergence_warnings_as(ConvergenceWarning), _restored_on_error(self):
-            return partial_fit(self, *args, **params)
-
-    return cast(Method, fitted)
+@contextmanager
+def updating(estimator: Any) -> Iterator[None]:
+    """Set up what surrounds `partial_fit`: as `fitting`, without callbacks and time limit."""
+    with convergence_warnings_as(ConvergenceWarning), _restored_on_error(estimator):
+        yield
 
 
 class Steps:

@@ -137,9 +137,9 @@ def task_of(
     if hasattr(model, "feature_cost_"):
         judge.feature_cost = model.feature_cost_
     prepared = judge._prepare(Samples(design, y, weight, more, design))
-    fresh = prepared.standardization(judge)
+    fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
-    own = Standardization(prepared.X, fresh.center, scale, fresh.fit_intercept, fresh.width)
+    own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.width)
     return judge._task(prepared, budget_of(model), own), fresh.scale
 
 
@@ -163,8 +163,7 @@ class RecomputedFit:
 
     def __init__(self, model: Any, task: Task, problem: FeatureProblem) -> None:
         self.model, self.task, self.problem = model, task, problem
-        coef, intercept = np.atleast_2d(model.coef_).astype(np.float64), np.atleast_1d(model.intercept_)
-        self.x = task.standardization.inside(coef, intercept.astype(np.float64))
+        self.x = task.standardization.inside(model.coef_, model.intercept_)
         self.null: NullFit = null_fit(self.problem)
         psi, self.gradient = self.problem.objective.value_and_gradient(self.x)
         self.psi = self.null.reported(self.problem.objective, self.x, psi)

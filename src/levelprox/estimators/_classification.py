@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +16,9 @@ from levelprox._validation import option, real
 from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import check_labels
-from levelprox.designs import as_design
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import available_if
-from levelprox.estimators._data import Prepared, PreparedSamples, PreparedSource, RemoteSamples, Samples, in_memory
+from levelprox.estimators._data import Prepared, RemoteSamples, Samples, in_memory
 from levelprox.estimators._names import CLASSIFICATION_LOSSES, loss_of
 from levelprox.estimators._parameters import Budget, boolean
 from levelprox.estimators._prediction import dispatched
@@ -32,7 +32,7 @@ _MULTI_CLASS = ("auto", "softmax", "ovr")
 
 def _has_probabilities(model: Classification) -> bool:
     """Whether the loss is a likelihood; the error says why not."""
-    if not isinstance(model._loss(), Logistic):
+    if not isinstance(model.loss_, Logistic):
         raise AttributeError(
             f"loss={model.loss!r} is no likelihood and gives no probabilities; loss='logistic' does. Its margins are "
             "in decision_function"
@@ -40,8 +40,14 @@ def _has_probabilities(model: Classification) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class Classification(ClassifierMixin, SparseLinearModel):
     """A classifier's side of a sparse linear model."""
+
+    loss: str | Loss = "logistic"
+    _: KW_ONLY
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    multi_class: str = "auto"
 
     @dispatched
     def decision_function(self, X: object) -> FloatArray:
@@ -80,7 +86,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         z = self._margins(X)
         if z.shape[1] == 1:
             return np.hstack([expit(-z), expit(z)])
-        if self._softmax():
+        if self.multi_class_ == "softmax":
             return Multinomial.probabilities(np.ascontiguousarray(z, np.float64)).astype(z.dtype)
         # Divided by the largest first: all of them may be too small to be told from 0.
         log_p = -np.logaddexp(0, -z.astype(np.float64))
@@ -112,33 +118,26 @@ class Classification(ClassifierMixin, SparseLinearModel):
         y, predicted, sample_weight = in_memory(y, self.predict(X), sample_weight)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
-        if isinstance(samples, RemoteSamples):
-            return self._prepare_source(samples)
-        X, y, weight = samples.X if samples.design is None else samples.design, samples.y, samples.weight
-        present = np.ones(y.size, np.bool_) if weight is None else weight > 0
-        self.classes_ = np.unique(y[present])
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        self.classes_ = np.unique(y)
         self._check_two()
-        if not np.all(present):
-            rows = np.flatnonzero(present)
-            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]  # type: ignore[index]  # else all are present
-        total = None if weight is None else float(weight.sum())
-        weight, n_classes = self._with_class_weight(y, weight), self.classes_.size
-        return PreparedSamples(1.0, total, samples, X, y, weight, {}, 1 if n_classes == 2 else n_classes)
+        return y, self._with_class_weight(y, weight), 1.0, 1 if self.classes_.size == 2 else self.classes_.size
 
     def _prepare_source(self, samples: RemoteSamples) -> Prepared:
-        loss, intercept = self._loss(), boolean("fit_intercept", self.fit_intercept)
+        loss, intercept = self.loss_, boolean("fit_intercept", self.fit_intercept)
         measured = boolean("standardize", self.standardize)
         statistics = samples.statistics(loss, True, measured and self.class_weight is None)
-        self.classes_, count = statistics.classes, float(np.min(statistics.class_weights, initial=np.inf))
+        self.classes_ = statistics.classes
         check_labels(self.classes_)
         self._check_two()
         total = statistics.total
         if self.class_weight is not None:
             samples = samples.weighted(self.classes_, self._class_factors(statistics.class_weights))
             statistics = samples.statistics(loss, True, measured)
-        form = Form(loss, intercept, classes=self.classes_, softmax=self._softmax() and self.classes_.size > 2)
-        return PreparedSource(1.0, total, samples, form, statistics, count)
+        form = Form(
+            loss, intercept, classes=self.classes_, softmax=self.multi_class_ == "softmax" and self.classes_.size > 2
+        )
+        return samples.prepared(self, form, statistics, total)
 
     def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
         if budget.features is None and self.classes_.size > 2 and not objective.smooth:
@@ -154,33 +153,35 @@ class Classification(ClassifierMixin, SparseLinearModel):
                 f"{self.classes_.tolist()}"
             )
 
-    @property
-    def multi_class_(self) -> str:
-        """The model of more than two classes, "softmax" or "ovr"."""
-        return "softmax" if self._softmax() else "ovr"
-
     def _target(self, y: ArrayLike) -> NDArray[Any]:
         return np.asarray(y)
 
     def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         return self._with_class_weight(y, weight)
 
-    def _sample_count(self, y: NDArray[Any], weight: Vector | None) -> float:
+    def _sample_count(self, samples: Samples | RemoteSamples) -> float:
         """Return how many samples the rarest class has; a weight of 2 is a repeated sample."""
-        return rarest(y, weight)
+        if isinstance(samples, RemoteSamples):
+            return samples.rarest
+        _, places = np.unique(samples.y, return_inverse=True)
+        counts = np.bincount(places, samples.weight)
+        return float(counts[counts > 0].min())
 
-    def _loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
         return loss_of(self.loss, CLASSIFICATION_LOSSES)
 
-    def _softmax(self) -> bool:
-        """Whether more than two classes share one likelihood."""
+    @property
+    def multi_class_(self) -> str:
+        """Model of more than two classes: "softmax", one likelihood of all of them, or "ovr"."""
         multi_class = option(self.multi_class)
         if multi_class not in _MULTI_CLASS:
             raise InvalidInputError(f"multi_class must be one of {', '.join(_MULTI_CLASS)}, got {self.multi_class!r}")
-        logistic = isinstance(self._loss(), Logistic)
+        logistic = isinstance(self.loss_, Logistic)
         if multi_class == "softmax" and not logistic:
             raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
-        return logistic and multi_class != "ovr"
+        return "softmax" if logistic and multi_class != "ovr" else "ovr"
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         data, target = super()._read(X, y, **checks)
@@ -188,13 +189,14 @@ class Classification(ClassifierMixin, SparseLinearModel):
         check_classification_targets(target)
         return data, target
 
-    def _objective(self, standardization: Standardization, y: NDArray[Any], weight: Vector | None) -> Model:
-        """ψ of these samples."""
-        loss, softmax, intercept = self._loss(), self._softmax(), standardization.fit_intercept
+    def _objective(
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
+    ) -> Model:
+        loss, multi_class, intercept = self.loss_, self.multi_class_, standardization.fit_intercept
         if self.classes_.size == 2:
             b = np.where(y == self.classes_[1], 1.0, -1.0)
             return LinearModel(standardization.design, b, loss, weight, fit_intercept=intercept)
-        if softmax:
+        if multi_class == "softmax":
             return MultinomialModel(standardization.design, y, weight, fit_intercept=intercept, classes=self.classes_)
         return OneVsRestModel(standardization.design, y, loss, weight, fit_intercept=intercept, classes=self.classes_)
 
@@ -273,21 +275,14 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return factors
 
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
-        z, loss = self._margins(X).astype(np.float64), self._loss()
+        z, loss = self._margins(X).astype(np.float64), self.loss_
         if z.shape[1] == 1:
             return loss.value(z[:, 0], np.where(y == self.classes_[1], 1.0, -1.0), weight)
         label = np.searchsorted(self.classes_, y)
-        if self._softmax():
+        if self.multi_class_ == "softmax":
             return Multinomial.value(np.ascontiguousarray(z), label.astype(np.int64), weight)
         return sum(loss.value(z[:, k], np.where(label == k, 1.0, -1.0), weight) for k in range(z.shape[1]))
 
     def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef
         self.intercept_ = intercept
-
-
-def rarest(y: NDArray[Any], weight: Vector | None) -> float:
-    """How many samples the rarest class has; a weight of 2 is a repeated one."""
-    _, places = np.unique(y, return_inverse=True)
-    counts = np.bincount(places, weight)
-    return float(counts[counts > 0].min())

@@ -11,7 +11,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, islice, takewhile
 from numbers import Integral
 from typing import Any, Self
@@ -68,8 +68,16 @@ _REMOTE_FOLDS = 5  # of remote data by default
 _PERFECT = 1e-14  # of ψ of the smallest model: what a scale of errors is at least
 
 
+@dataclass(eq=False, repr=False)
 class Choosing(ChoosingRidges, SparseLinearModel):
     """A model whose budget is chosen from a grid; the subclasses say which model."""
+
+    _: KW_ONLY
+    criterion: str = "cv"
+    cv: Any = None
+    scoring: Any = None
+    one_standard_error: bool = False
+    n_jobs: int | None = None
 
     _n_subtasks = 2  # of a fit, for scikit-learn's callbacks: the search, and the fit of all data
 
@@ -98,8 +106,8 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         if self._criterion == "cv" and self.scoring is not None:
             raise InvalidInputError("scoring is for data in memory; for remote data it is the loss, scoring=None")
         if self._criterion != "cv":
-            check_likelihood(self._criterion, self._loss().name)
-            if self._loss().name == "gamma":
+            check_likelihood(self._criterion, self.loss_.name)
+            if self.loss_.name == "gamma":
                 raise InvalidInputError("criteria of gamma are for data in memory: they need the mean of log y")
         given = [name for name, value in params.items() if value is not None]
         if given or not (self.cv is None or (isinstance(self.cv, Integral) and int(self.cv) >= 2)):
@@ -124,7 +132,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
                 scorer, splits, score_params = self._judges(samples, params)
             budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, journal)
         else:
-            check_likelihood(self._criterion, self._loss().name)
+            check_likelihood(self._criterion, self.loss_.name)
             budgets = self._grid(n, d)
             results, best = self._by_criterion(samples, budgets, journal)
         self._set_choice(budgets, results, best)
@@ -434,7 +442,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
     def _by_criterion(
         self, samples: Samples | RemoteSamples, budgets: list[Budget], journal: SavedState
     ) -> tuple[dict[str, NDArray[Any]], int]:
-        single, loss = self._single().set_params(**self._by_index(samples.shape[1])), self._loss().name
+        single, loss = self._single().set_params(**self._by_index(samples.shape[1])), self.loss_.name
         together = budgets[0].features is None or isinstance(samples, RemoteSamples)
         groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         ordered = [budget.key for group in groups for budget in group]
@@ -473,7 +481,7 @@ class Choosing(ChoosingRidges, SparseLinearModel):
         log_y: float,
     ) -> tuple[dict[str, NDArray[Any]], int]:
         """The table of fits of all data, by what they lose and what their features cost."""
-        loss = self._loss().name
+        loss = self.loss_.name
         least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)
         usable = comparable(diverging, counts)
         values = np.array(

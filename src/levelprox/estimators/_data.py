@@ -7,7 +7,6 @@ They are described by statistics first, and the objective is then evaluated in r
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,7 +61,7 @@ class Samples:
 
     @property
     def total(self) -> float:
-        """The sum of the weights."""
+        """Sum of the weights."""
         return float(self.y.size if self.weight is None else self.weight.sum())
 
     def part(self, rows: Rows) -> Samples:
@@ -120,7 +119,7 @@ class RemoteSamples:
 
     @property
     def _known(self) -> Statistics:
-        """The statistics that were computed first; preparing the samples computes some."""
+        """Statistics that were computed first; preparing the samples computes some."""
         return next(iter(self._statistics.values()))
 
     @property
@@ -130,17 +129,48 @@ class RemoteSamples:
 
     @property
     def total(self) -> float:
-        """The sum of the weights."""
+        """Sum of the weights."""
         return self._known.total
 
     @property
     def classes(self) -> NDArray[Any]:
-        """The classes of the samples that have a weight."""
+        """Classes of the samples that have a weight."""
         return self._known.classes
+
+    @property
+    def rarest(self) -> float:
+        """Number of samples of the rarest class, by their weights."""
+        return float(np.min(self._known.class_weights, initial=np.inf))
+
+    def prepared(self, estimator: Any, form: Form, statistics: Statistics, total: float, unit: float = 1.0) -> Prepared:
+        """Return the samples with known classes, weights and units.
+
+        Parameters
+        ----------
+        estimator : estimator
+        form : Form
+            Of the objective, without a standardization.
+        statistics : Statistics
+            Of these samples.
+        total, unit : float
+            As in `Prepared`.
+        """
+        source, standardize = self.source, estimator.standardize
+        names = getattr(estimator, "feature_names_in_", None)
+
+        def standardization() -> Standardization:
+            moments = statistics.moments if standardize else None
+            shape = source.dtype, source.n_features
+            return Standardization.of_moments(*shape, moments, form.fit_intercept, form.width, names)
+
+        def objective(units: Standardization) -> RemoteObjective:
+            return source.model(replace(form, center=units.center, scale=units.scale if standardize else None))
+
+        return Prepared(unit, total, standardization, objective)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared(ABC):
+class Prepared:
     """Samples of which classes, weights and units are known: what a model is made of.
 
     Attributes
@@ -149,94 +179,16 @@ class Prepared(ABC):
         The unit of the coefficients of standardised features.
     total : float or None
         The sum of the weights without those of classes; None where samples have none.
+    standardization : callable
+        Returns the center and scale of the columns.
+    objective : callable
+        Returns ψ of the columns with a given standardization.
     """
 
     unit: float
     total: float | None
-
-    @abstractmethod
-    def count(self, estimator: Any) -> float:
-        """Return what the default number of features depends on: samples or, of classes, those of the rarest."""
-
-    @abstractmethod
-    def standardization(self, estimator: Any) -> Standardization:
-        """Return the center and scale of the columns."""
-
-    @abstractmethod
-    def objective(self, estimator: Any, standardization: Standardization) -> Model | RemoteObjective:
-        """Return ψ of the standardised columns."""
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedSamples(Prepared):
-    """Samples in memory that have a weight.
-
-    Attributes
-    ----------
-    given : Samples
-        With those of weight 0.
-    X : array, sparse matrix or Design of shape (n, d)
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,), optional
-        Times those of classes.
-    more : dict of str to array-like of shape (n,)
-    width : int
-        Coefficients of a feature.
-    """
-
-    given: Samples
-    X: Any
-    y: NDArray[Any]
-    weight: Vector | None
-    more: dict[str, Any]
-    width: int = 1
-
-    def count(self, estimator: Any) -> float:
-        return float(estimator._sample_count(self.given.y, self.given.weight))
-
-    def standardization(self, estimator: Any) -> Standardization:
-        found: Standardization = estimator._standardization_of(self.X, self.weight, self.width)
-        return found
-
-    def objective(self, estimator: Any, standardization: Standardization) -> Model:
-        objective: Model = estimator._objective(standardization, self.y, self.weight, **self.more)
-        return objective
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedSource(Prepared):
-    """Remote samples.
-
-    Attributes
-    ----------
-    samples : RemoteSamples
-        With weights of classes, where there are some.
-    form : Form
-    statistics : Statistics
-        Of these samples.
-    rarest : float
-        As `count`.
-    """
-
-    samples: RemoteSamples
-    form: Form
-    statistics: Statistics
-    rarest: float
-
-    def count(self, estimator: Any) -> float:
-        return self.rarest
-
-    def standardization(self, estimator: Any) -> Standardization:
-        source, form = self.samples.source, self.form
-        moments = self.statistics.moments if estimator.standardize else None
-        names = getattr(estimator, "feature_names_in_", None)
-        return Standardization.of_moments(
-            source.dtype, source.n_features, moments, form.fit_intercept, form.width, names
-        )
-
-    def objective(self, estimator: Any, standardization: Standardization) -> RemoteObjective:
-        scale = standardization.scale if estimator.standardize else None
-        return self.samples.source.model(replace(self.form, center=standardization.center, scale=scale))
+    standardization: Callable[[], Standardization]
+    objective: Callable[[Standardization], Model | RemoteObjective]
 
 
 def remote_samples(estimator: Any, X: Any, y: Any, weight: Any, offset: Any) -> RemoteSamples:
@@ -302,15 +254,6 @@ def check_collection(X: Any) -> None:
     ndim = getattr(X, "ndim", None)  # of something delayed it is delayed, too
     if not (isinstance(ndim, int) and ndim == 2):
         raise InvalidInputError(f"X must be a dask array or dataframe with two dimensions, got {type(X).__name__}")
-
-
-def check_in_memory(**given: Any) -> None:
-    """Raise where a value is remote that must be in memory: nothing is moved or computed implicitly."""
-    for name, values in given.items():
-        if is_remote(values):
-            raise InvalidInputError(
-                f"{name} must be in memory here, got {type(values).__name__} of {library_of(values)}"
-            )
 
 
 def elementwise(function: Callable[[Any], Any], values: Any) -> Any:

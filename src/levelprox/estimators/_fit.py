@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from levelprox._best_subset import Leave
 from levelprox._path import KINDS, path
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate
@@ -63,33 +63,34 @@ class Task(FixedRidgeFit):
     _undetermined: dict[int, bool] = field(default_factory=dict, repr=False)
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
-        """The fit under a budget; `previous` is x of an earlier one to begin with."""
+        """Return the fit under a budget; `previous` is x of an earlier fit to begin with."""
         if not self.automatic_ridge or not may_diverge(self.objective):
-            return self._penalised(self._fitted(budget, previous))
+            return self.solve(budget, previous)
         seconds = math.inf if self.time_limit is None else self.time_limit
         with (
             limited(seconds),
-            open_checkpoint(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as journal,
+            open_checkpoint(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as saved,
         ):
-            task = replace(self, checkpoint=journal, resume=False)
-            return (task._with_levels_ridge if budget.features is None else task._automatic)(budget, previous)
+            task = replace(self, checkpoint=saved, resume=False)
+            solution, features = task._until_undetermined(budget, previous)
+            if features is None:
+                return solution
+            if budget.features is None:
+                return task._with_chosen_ridge(budget, features)
+            return task._with_searched_ridge(budget, previous, features)
 
     def _identity(self, budget: Budget) -> dict[str, str]:
-        """What a fit with an automatic ridge is a function of."""
+        """Return what a fit with an automatic ridge depends on."""
         given = {"feature_weight": self.feature_weight, "positive": self.positive, "feature_cost": self.feature_cost}
         how = {"constraint": self.constraint, "tol": self.tol, **self.options}
         return identity_without_level(self.objective, budget=budget, ridge=self.automatic_ridge, **given, **how)
 
-    def _automatic(self, budget: Budget, previous: Vector | None) -> Solution:
-        """The fit with at most k features; with a ridge where these separate the classes, or nearly so.
+    def _with_searched_ridge(self, budget: Budget, previous: Vector | None, first: Features) -> Solution:
+        """Return the fit with at most k features and a ridge; `first` are features that need one.
 
-        The search without a ridge ends with the first set that does. Searches with a ridge follow: the first with the
-        middle λ of the grid, the next ones with that chosen over the features found so far, three at most. The last one
-        is complete, and all that it shows holds for its λ.
+        The first search has the middle λ of the grid, the next ones that chosen over the features found so far; there
+        are three at most. The last one is complete, and all that it shows holds for its λ.
         """
-        solution, first = self._until_undetermined(budget, previous)
-        if first is None:
-            return solution
         ridge, start, found, known = MIDDLE * self.automatic_ridge, None, first, dict[bytes, float]()
 
         def choose(features: Features) -> float:
@@ -99,19 +100,18 @@ class Task(FixedRidgeFit):
 
         for place in range(_SEARCHES):
             choice = _Choice(choose, ridge, early=place == 0)
-            ask = choice if place < _SEARCHES - 1 else None
-            task = self._with_ridge(ridge, f"search {place}")
-            solution = task._fitted(budget, previous, ask, start, found)
+            leave = choice if place < _SEARCHES - 1 else None
+            solution = self._with_ridge(ridge, f"search {place}").solve(budget, previous, leave, start, found)
             if solution.status in CUT_SHORT:
-                return self._told(task._penalised(solution), _FOUND, "")
-            if ask is not None and choice.features is None:  # of data on Dask, in files or on a device
+                return _with_ridge_message(solution, _FOUND, "")
+            if leave is not None and choice.features is None:  # of data on Dask, in files or on a device
                 choice(self.features(self.inside(solution)), np.empty(0), True)
             if choice.ridge == ridge:
                 break
             ridge, found = choice.ridge, found if choice.features is None else choice.features
             start = choice.features if place or isinstance(self.objective, RemoteObjective) else None
-        solution, whose = self._determined_after_all(budget, previous, solution, first)
-        return solution if whose is None else self._told(task._penalised(solution), whose)
+        solution, subject = self._determined_after_all(budget, previous, solution, first)
+        return solution if subject is None else _with_ridge_message(solution, subject)
 
     def searched(self, budget: Budget) -> tuple[Solution, bool]:
         """Return a fit with at most k features, and whether the data do not determine its coefficients.
@@ -125,12 +125,11 @@ class Task(FixedRidgeFit):
                 solution, first = self._until_undetermined(budget, None)
                 if first is None:
                     return solution, False
-            task = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0")
-            solution = task._penalised(task._fitted(budget, None, None, None, first))
+            solution = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0").solve(budget, known=first)
             if first is None or solution.status in CUT_SHORT:
                 return solution, True
-            solution, whose = self._determined_after_all(budget, None, solution, first)
-            return solution, whose is not None
+            solution, subject = self._determined_after_all(budget, None, solution, first)
+            return solution, subject is not None
 
     def _is_undetermined_with_fewer(self, budget: Budget) -> bool:
         """Return whether the data do not determine coefficients of 8, 16, 32, … features, fewer than k.
@@ -153,7 +152,7 @@ class Task(FixedRidgeFit):
     def _until_undetermined(self, budget: Budget, previous: Vector | None) -> tuple[Solution, Features | None]:
         """Return the fit without a ridge, and the first features whose coefficients the data do not determine.
 
-        The search ends with these. None where there are none, or the search is cut short.
+        A search for k features ends with these. None where there are none, or the fit is cut short.
         """
         ended: list[Features] = []
 
@@ -162,7 +161,10 @@ class Task(FixedRidgeFit):
                 ended.append(features)
             return bool(ended)
 
-        solution = self._without_ridge(budget, previous, leave, "without a ridge")
+        with _ignored_divergence():
+            solution = replace(self, checkpoint=self._part_of_checkpoint("without a ridge")).solve(
+                budget, previous, leave
+            )
         if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
             return solution, None
         return solution, ended[0] if ended else self.features(self.inside(solution))
@@ -177,7 +179,9 @@ class Task(FixedRidgeFit):
         x = self.inside(solution)
         if np.array_equal(self.features(x), first) or self.is_undetermined(x, refit=True):
             return solution, _CHOSEN
-        pure = self._without_ridge(budget, previous, None, "without a ridge after all", self.features(x))
+        task = replace(self, checkpoint=self._part_of_checkpoint("without a ridge after all"))
+        with _ignored_divergence():
+            pure = task.solve(budget, previous, known=self.features(x))
         cut_short = pure.status in CUT_SHORT
         if not (self.is_undetermined(self.inside(pure)) if cut_short else self.needs_ridge(budget, pure)):
             return pure, None
@@ -185,33 +189,14 @@ class Task(FixedRidgeFit):
             solution = replace(solution, status=pure.status, message=f"{solution.message} {_UNDECIDED}")
         return solution, _FOUND
 
-    def _journal(self, name: str) -> SavedState | None:
-        """Return the journal of one of several searches."""
+    def _part_of_checkpoint(self, name: str) -> SavedState | None:
+        """Return the saved state of one of several searches."""
         return self.checkpoint.part(name) if isinstance(self.checkpoint, SavedState) else None
 
-    def _without_ridge(
-        self, budget: Budget, previous: Vector | None, leave: Leave | None, part: str, known: Features | None = None
-    ) -> Solution:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)  # a fit with a ridge follows
-            return replace(self, checkpoint=self._journal(part))._fitted(budget, previous, leave, known=known)
-
-    def _with_levels_ridge(self, budget: Budget, previous: Vector | None) -> Solution:
-        """The same under a level: λ is chosen over the features of the fit without a ridge."""
-        solution = self._without_ridge(budget, previous, None, "without a ridge")
-        return self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
-
-    def _with_automatic_ridge(self, budget: Budget, before: Solution) -> Solution:
-        """The fit under a level with a ridge, after one whose loss has no minimiser."""
-        task = self._with_ridge(self._chosen_ridge(self.features(self.inside(before))), "with a ridge")
-        return self._told(task._penalised(task._fitted(budget, None)), _CHOSEN)
-
-    def _told(self, solution: Solution, whose: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
-        words = (
-            f" {whose} separate the classes, or nearly so: without a ridge the data do not determine their "
-            f"coefficients. ridge={solution.ridge:.3g} is added{how}"
-        )
-        return replace(solution, message=f"{solution.message}{words}.")
+    def _with_chosen_ridge(self, budget: Budget, features: Features) -> Solution:
+        """Return the fit under a level with a ridge, chosen over the features of a fit without one."""
+        task = self._with_ridge(self._chosen_ridge(features), "with a ridge")
+        return _with_ridge_message(task.solve(budget), _CHOSEN)
 
     def _chosen_ridge(self, features: Features) -> float:
         """Return λ for some features."""
@@ -223,14 +208,16 @@ class Task(FixedRidgeFit):
             return chosen_ridge(objective.restrict(inside), unit, self.automatic_ridge, signs)
 
     def _with_ridge(self, ridge: float, part: str) -> Task:
-        """The same with a ridge, and a journal of its own.
+        """Return the same with a ridge, and a part of the checkpoint.
 
-        There is one objective for each λ, as searches for different k share what it knows.
+        There is one objective for each λ, as searches for different k share its cached results.
         """
         if ridge not in self._ridged:
             self._ridged[ridge] = self.ridged(ridge)
         objective = self._ridged[ridge].objective
-        return replace(self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=self._journal(part))
+        return replace(
+            self, objective=objective, ridge=ridge, automatic_ridge=0.0, checkpoint=self._part_of_checkpoint(part)
+        )
 
     def needs_ridge(self, budget: Budget, solution: Solution) -> bool:
         """Return whether a fit came to its end, and the data do not determine its coefficients."""
@@ -243,7 +230,7 @@ class Task(FixedRidgeFit):
             return False
         x = self.inside(solution)
         if budget.features is None:
-            x = np.where(self._problem(float(budget.value)).free(x), x, 0.0)
+            x = np.where(self.problem(float(budget.value)).free(x), x, 0.0)
             return bool(np.any(x)) and objective.is_separated(x)
         return self.is_undetermined(x)
 
@@ -281,50 +268,27 @@ class Task(FixedRidgeFit):
         held = np.setdiff1d(features, np.union1d(objective.unpenalized, [] if self.keep is None else self.keep))
         return objective.restrict(features), x[places], np.searchsorted(features, held)
 
-    def fits(self, levels: Vector) -> list[Solution]:
-        """The fits at several levels, each carried to the next; in ascending order of the levels.
-
-        All of them: Ctrl-C is raised.
-        """
-        if self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _NO_LIMIT:
-            return self._one_by_one([Budget(level=float(level)) for level in levels])  # each under its own limits
-        if self.automatic_ridge and may_diverge(self.objective):
-            return self._each_level_with_ridge(levels)
-        found = path(self._problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
-        if len(found) < len(levels):  # nothing else ends a path without a limit
-            raise KeyboardInterrupt
-        solutions = []
-        for i, certificate in enumerate(found.certificates):
-            assert isinstance(certificate, Certificate)
-            problem = self._problem(float(levels[i]))
-            x = problem.obeying(self._shortest(found.x(i), problem))
-            coef, intercept = self._handed_out(x, float(found.losses[i]), certificate.examined)
-            status = found.statuses[i]
-            solution = Solution(
-                coef, intercept, certificate, certificate.multiplier, status, str(status), found.n_grad, ()
-            )
-            solutions.append(self._penalised(solution))
-        return solutions
-
-    def _each_level_with_ridge(self, levels: Vector) -> list[Solution]:
-        """The same, with a ridge at those levels at which the loss has no minimiser without one."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)
-            solutions = replace(self, automatic_ridge=0.0).fits(levels)
-        budgets = [Budget(level=float(level)) for level in levels]
-        return [
-            self._with_automatic_ridge(budget, solution) if self.needs_ridge(budget, solution) else solution
-            for budget, solution in zip(budgets, solutions, strict=True)
-        ]
-
     def each(self, budgets: list[Budget]) -> list[Solution]:
-        """The fits under several budgets, all of one kind and in ascending order; all of them: Ctrl-C is raised."""
-        if budgets[0].features is None:
-            return self.fits(np.array([budget.value for budget in budgets]))
-        return self._one_by_one(budgets)
+        """Return the fits under several budgets, all of one kind and in ascending order.
+
+        Levels are fitted by path following unless each fit has limits of its own; other budgets one by one, each with
+        its share of the time that is left. All fits are returned: Ctrl-C raises KeyboardInterrupt.
+        """
+        limits = self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _NO_LIMIT
+        if budgets[0].features is not None or limits:
+            return self._one_by_one(budgets)
+        if self.automatic_ridge and may_diverge(self.objective):
+            with _ignored_divergence():
+                found = replace(self, automatic_ridge=0.0).each(budgets)
+            return [
+                self._with_chosen_ridge(budget, self.features(self.inside(one)))
+                if self.needs_ridge(budget, one)
+                else one
+                for budget, one in zip(budgets, found, strict=True)
+            ]
+        return self._path(np.array([budget.value for budget in budgets]))
 
     def _one_by_one(self, budgets: list[Budget]) -> list[Solution]:
-        """The fits, each with its share of the time that is left, where there is a limit for all of them."""
         solutions = []
         for i, budget in enumerate(budgets):
             with limited(seconds_left() / (len(budgets) - i)):
@@ -332,6 +296,37 @@ class Task(FixedRidgeFit):
             if solutions[-1].status is Status.INTERRUPTED:
                 raise KeyboardInterrupt(solutions[-1].message)
         return solutions
+
+    def _path(self, levels: Vector) -> list[Solution]:
+        found = path(self.problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
+        if len(found) < len(levels):  # nothing else ends a path without a limit
+            raise KeyboardInterrupt
+        solutions = []
+        for i, certificate in enumerate(found.certificates):
+            assert isinstance(certificate, Certificate)
+            problem, status = self.problem(float(levels[i])), found.statuses[i]
+            x = problem.obeying(self.shortest(found.x(i), problem))
+            coef, intercept = self.rounded(x, float(found.losses[i]), certificate.examined)
+            figures = certificate, certificate.multiplier, status, str(status)
+            solutions.append(self.penalized(Solution(coef, intercept, *figures, found.n_grad, ())))
+        return solutions
+
+
+@contextmanager
+def _ignored_divergence() -> Iterator[None]:
+    """Ignore warnings of a loss without a minimiser: a fit with a ridge follows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _DIVERGES, ConvergenceWarning)
+        yield
+
+
+def _with_ridge_message(solution: Solution, subject: str, how: str = _BY_LEAVE_ONE_OUT) -> Solution:
+    """Return the solution, whose message gives the reason for the ridge."""
+    reason = (
+        f" {subject} separate the classes, or nearly so: without a ridge the data do not determine their "
+        f"coefficients. ridge={solution.ridge:.3g} is added{how}"
+    )
+    return replace(solution, message=f"{solution.message}{reason}.")
 
 
 class _Choice:

@@ -31,9 +31,7 @@ from levelprox.problem import Problem
 from levelprox.result import Record, Status
 from levelprox.subset.result import SubsetCertificate, SubsetRecord
 
-#: Called with the record of each step; returning True stops the fit.
-Callback = Callable[[Record | SubsetRecord], "bool | None"]
-#: The same, with x where it is known: under a level.
+#: Called with the record of each step, and x where it is known: under a level. Returning True stops the fit.
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
@@ -97,7 +95,7 @@ class FixedRidgeFit:
     options : dict
         What `solve` alone takes: subsolver, start, random_state.
     observer : callable, optional
-        Told of every step.
+        Called with the record of every step.
     checkpoint : path-like, Checkpoint or SavedState, optional
     resume : bool or path-like
         As in `solve`.
@@ -141,108 +139,66 @@ class FixedRidgeFit:
         signs[counted] = np.broadcast_to(self.positive, self.standardization.scale.shape)[features[counted]]
         return unit, signs
 
-    def inside_of(self, model: Any) -> Vector:
-        """Return x of a fitted model."""
-        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        return self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
-
     def inside(self, solution: Solution) -> Vector:
         """Return x of a solution."""
-        return self.standardization.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+        return self.standardization.inside(solution.coef, solution.intercept)
 
-    def _fitted(
+    def solve(
         self,
         budget: Budget,
-        previous: Vector | None,
+        previous: Vector | None = None,
         leave: Leave | None = None,
         start: Features | None = None,
         known: Features | None = None,
     ) -> Solution:
-        """The fit; with at most k features, what `leave`, features to begin with and known ones are there for."""
-        if budget.features is not None:
-            return self._at_most(budget.features, budget.cost, previous, leave, start, known)
-        return self._within(float(budget.value), previous)
+        """Return the fit under a budget, by one call of a solver.
 
-    def _penalised(self, solution: Solution) -> Solution:
-        if not self.ridge:
-            return solution
-        rows = self.inside(solution).reshape(-1, self.standardization.width)[: self.standardization.scale.size]
-        penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
-        return replace(solution, ridge=self.ridge, penalty=penalty)
-
-    def ridged(self, ridge: float) -> Self:
-        """The same with a ridge; features that are kept are free of it."""
-        if not ridge:
-            return self
-        assert isinstance(self.objective, LinearModel | ByClass | RemoteObjective)
-        return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
-
-    def _strength(self, ridge: float) -> Vector:
-        """λ s² of every feature, in units of A."""
-        strength = ridge * self._deviations() ** 2
-        if self.keep is not None:
-            strength[self.keep] = 0.0
-        return np.asarray(strength, np.float64)
-
-    def _deviations(self) -> Vector:
-        """Standard deviations of the columns of A: 1 where they are standardised."""
-        return np.ones(self.standardization.scale.size) if self.deviations is None else self.deviations
-
-    @property
-    def keep(self) -> Features | None:
-        """The features that never count."""
-        return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
-
-    def _at_most(
-        self,
-        k: int,
-        cost: float | None,
-        previous: Vector | None,
-        leave: Leave | None,
-        start: Features | None,
-        known: Features | None,
-    ) -> Solution:
+        Parameters
+        ----------
+        budget : Budget
+        previous : ndarray, optional
+            x of an earlier fit to begin with.
+        leave, start, known : optional
+            For at most k features, as in `guided_subset`.
+        """
+        if budget.features is None:
+            return self._solve_level(float(budget.value), previous)
         observer = self.observer
-        settings: dict[str, Any] = {
-            "keep": self.keep,
-            "nonnegative": self.positive,
-            "tol": SUBSET_TOLERANCE * self.tol,
-            "max_iter": self.max_iter,
-            "time_limit": self.time_limit,
-            "leave": leave,
-            "known": known,
-            "thorough": start is not None and previous is None,
-            "start": start,
-        }
-        if self.examine or cost is not None:
-            if start is None and previous is not None:
-                settings["start"] = self.features(previous)
-            if cost is not None:
-                settings |= {"feature_cost": self.feature_cost, "budget": cost}
-            settings |= {
-                "callback": None if observer is None else lambda record: observer(record, None),
-                "checkpoint": self.checkpoint,
-                "resume": self.resume,
-            }
-        found = guided_subset(self.objective, k, examine=self.examine or cost is not None, **settings)
-        certificate, message = found.certificate, found.message
+        found = guided_subset(
+            self.objective,
+            budget.features,
+            feature_cost=None if budget.cost is None else self.feature_cost,
+            budget=budget.cost,
+            keep=self.keep,
+            nonnegative=self.positive,
+            tol=SUBSET_TOLERANCE * self.tol,
+            start=self.features(previous) if start is None and previous is not None else start,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=None if observer is None else lambda record: observer(record, None),
+            checkpoint=self.checkpoint,
+            resume=self.resume,
+            examine=self.examine or budget.cost is not None,
+            leave=leave,
+            known=known,
+            thorough=start is not None and previous is None,
+        )
+        certificate = found.certificate
         try:
             with _at_the_end(found.status):
-                coef, intercept = self._handed_out(found.x, found.psi, certificate.examined)
-                remote = (
-                    isinstance(self.objective, RemoteObjective) and coef.dtype == np.float64
-                )  # a round for the last digits
-                psi = self._psi_of(coef, intercept) if certificate.examined and not remote else found.psi
+                coef, intercept = self.rounded(found.x, found.psi, certificate.examined)
+                # For remote data the last digits of ψ would need a round of their own.
+                rounded = coef.dtype != np.float64 or not isinstance(self.objective, RemoteObjective)
+                psi = self._psi_of(coef, intercept) if certificate.examined and rounded else found.psi
             gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
             certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
         except TimeLimitError:
             coef, intercept = self.standardization.outside(found.x, np.dtype(np.float64))
-        return Solution(
-            coef, intercept, certificate, certificate.multiplier, found.status, message, found.n_refits, found.history
-        )
+        figures = certificate, certificate.multiplier, found.status, found.message
+        return self.penalized(Solution(coef, intercept, *figures, found.n_refits, found.history))
 
-    def _within(self, level: float, previous: Vector | None) -> Solution:
-        problem = self._problem(level)
+    def _solve_level(self, level: float, previous: Vector | None) -> Solution:
+        problem = self.problem(level)
         options = self.options if previous is None else {**self.options, "x0": self._feasible(problem, previous)}
         found = solve(
             problem,
@@ -254,28 +210,48 @@ class FixedRidgeFit:
             resume=self.resume,
             **options,
         )
-        x = problem.obeying(self._shortest(found.x, problem))
-        certificate, message = found.certificate, found.message
+        x = problem.obeying(self.shortest(found.x, problem))
+        certificate = found.certificate
         try:
             with _at_the_end(found.status):
-                coef, intercept = self._handed_out(x, found.psi, certificate.examined)
-                if coef.dtype == np.float32 and certificate.examined:  # what is handed out is not what was certified
-                    rounded = self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+                coef, intercept = self.rounded(x, found.psi, certificate.examined)
+                if coef.dtype == np.float32 and certificate.examined:  # the certificate is of the rounded coefficients
+                    rounded = self.standardization.inside(coef, intercept)
                     certificate = certify(problem, rounded, found.null, seconds=max(seconds_to_finish(), 0.0))
         except TimeLimitError:
             coef, intercept = self.standardization.outside(x, np.dtype(np.float64))
-        return Solution(
-            coef,
-            intercept,
-            certificate,
-            certificate.multiplier,
-            found.status,
-            message,
-            found.n_outer,
-            found.history,
-        )
+        figures = certificate, certificate.multiplier, found.status, found.message
+        return self.penalized(Solution(coef, intercept, *figures, found.n_outer, found.history))
 
-    def _handed_out(self, x: Vector, psi: float, examined: bool) -> tuple[FloatArray, FloatArray]:
+    def penalized(self, solution: Solution) -> Solution:
+        """Return the solution with the ridge and its part of ψ."""
+        if not self.ridge:
+            return solution
+        rows = self.inside(solution).reshape(-1, self.standardization.width)[: self.standardization.scale.size]
+        penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
+        return replace(solution, ridge=self.ridge, penalty=penalty)
+
+    def ridged(self, ridge: float) -> Self:
+        """Return the same with a ridge; features that are kept are free of it."""
+        if not ridge:
+            return self
+        assert isinstance(self.objective, LinearModel | ByClass | RemoteObjective)
+        return replace(self, objective=self.objective.ridged(self._strength(ridge)), ridge=ridge)
+
+    def _strength(self, ridge: float) -> Vector:
+        """Return λ s² of every feature, in units of A."""
+        size = self.standardization.scale.size
+        strength = ridge * (np.ones(size) if self.deviations is None else self.deviations) ** 2
+        if self.keep is not None:
+            strength[self.keep] = 0.0
+        return np.asarray(strength, np.float64)
+
+    @property
+    def keep(self) -> Features | None:
+        """Features that never count."""
+        return None if self.feature_weight is None else np.flatnonzero(self.feature_weight == 0)
+
+    def rounded(self, x: Vector, psi: float, examined: bool) -> tuple[FloatArray, FloatArray]:
         """Return coefficients and intercepts for x with ψ(x) = psi.
 
         They are of the precision of X, but float64 where rounding to float32 raises ψ: of columns with a large mean,
@@ -292,17 +268,17 @@ class FixedRidgeFit:
         return self.standardization.outside(x, np.dtype(np.float64))
 
     def _psi_of(self, coef: FloatArray, intercept: FloatArray) -> float:
-        """Return ψ of coefficients as they are handed out."""
-        x = self.standardization.inside(coef.astype(np.float64), intercept.astype(np.float64))
+        """Return ψ of rounded coefficients."""
+        x = self.standardization.inside(coef, intercept)
         if isinstance(self.objective, RemoteObjective):
             return self.objective.value_and_gradient(x)[0]
         psi = self.objective.value_of(self.objective.margins(x))
         return self.objective.refined_value(x, psi, _PSI_ROUNDING * abs(psi))
 
-    def _shortest(self, x: Vector, problem: Problem) -> Vector:
-        """Of all x that are the same model the shortest: softmax sees only differences between classes.
+    def shortest(self, x: Vector, problem: Problem) -> Vector:
+        """Return the shortest of all x that are the same model: softmax depends on differences between classes only.
 
-        A feature that costs no more as it grows, and the intercepts, would keep whatever shift they happen to have.
+        Where a larger coefficient costs no more, and for intercepts, the shift of all classes is arbitrary.
         """
         if not self.objective.only_contrasts:
             return x
@@ -330,22 +306,19 @@ class FixedRidgeFit:
             constraint = replace(constraint, lam=math.nextafter(constraint.lam, 0.0))
         return constraint
 
-    def _problem(self, level: float) -> Problem:
+    def problem(self, level: float) -> Problem:
+        """Return the problem under a level."""
         return Problem(self.objective, self.constraint_at(level), level, self.feature_weight, self.positive)
 
     def features(self, x: Vector) -> Features:
-        """The features that are not zero, but for the intercept."""
+        """Return the features of x that are not zero, without the intercept."""
         rows = x.reshape(-1, self.standardization.width)[: self.standardization.scale.size]
         return np.flatnonzero(np.any(rows, axis=1))
-
-    def observed_by(self, observer: Observer | None) -> Self:
-        """Return the same with an observer."""
-        return replace(self, observer=observer)
 
 
 @contextmanager
 def _at_the_end(status: Status) -> Iterator[None]:
-    """Do what is left to do after a fit that ended so, as far as there is time."""
+    """Limit the time of the work after a fit that ended with this status."""
     if status is Status.INTERRUPTED:
         end_now()
     with finishing():

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Rows
 from levelprox.backends import RemoteObjective
 from levelprox.designs import as_design
@@ -178,7 +178,7 @@ def _scored_remotely(judged: RemoteSamples, fits: list[FoldFit]) -> list[Scored]
     judge = judged.source.model(objective.form)
     found = []
     for fit in fits:
-        model, x = fit.model, fit.task.inside_of(fit.model)
+        model, x = fit.model, fit.task.standardization.inside(fit.model.coef_, fit.model.intercept_)
         score = Scored(
             -judge.value_and_gradient(x)[0],
             model.selected_features_.size,
@@ -259,7 +259,7 @@ def fit_all(share: Share, single: Any, samples: Samples | RemoteSamples, budgets
         model = fit.model
         count = model.selected_features_.size
         rows = np.atleast_2d(model.coef_).shape[0]
-        each = max(rows - 1, 1) if is_classifier(model) and model._softmax() else rows
+        each = max(rows - 1, 1) if is_classifier(model) and model.multi_class_ == "softmax" else rows
         freedom = each * (count + int(model.fit_intercept))
         psi, status = model.certificate_.psi - model._penalty, model.status_
         cut_short = status is Status.TIME_LIMIT
@@ -359,7 +359,7 @@ def _prepared_fold(model: Any, part: RemoteSamples, rows: Part | None) -> Any:
 def with_solution(model: Any, task: Task, budget: Budget, solution: Solution) -> Any:
     """Return the model with what a fit found."""
     fitted = copy.copy(model)
-    fitted._keep(task, budget, solution)
+    fitted._set_solution(task, budget, solution)
     fitted._penalty = solution.penalty
     return fitted
 
@@ -379,7 +379,7 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
         return False  # the search has looked at it
     if solution.status is Status.DIVERGING:
         return True
-    x = task.standardization.inside(solution.coef.astype(np.float64), solution.intercept.astype(np.float64))
+    x = task.inside(solution)
     if budget.features is None:
         problem = Problem(objective, task.constraint, budget.value, task.feature_weight, task.positive)
         x = np.where(problem.free(x), x, 0.0)

@@ -15,11 +15,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from levelprox._validation import as_array, is_number
+from levelprox._typing import Vector
+from levelprox._validation import as_array, finite, is_number, real_array
+from levelprox.backends.dispatch import is_remote, library_of
 from levelprox.backends.statistics import is_missing
+from levelprox.designs import Design, as_design
 from levelprox.designs._base import column_name, rounding
+from levelprox.estimators._parameters import Parameters
 from levelprox.exceptions import InvalidInputError
+from levelprox.losses import check_weights
 
 _ENCODING = "Encode a column of categories as numbers, such as by sklearn.preprocessing.OneHotEncoder, or leave it out"
 #: By kind of a NumPy type: what it holds, and how it becomes days or seconds.
@@ -36,6 +43,84 @@ READING: dict[str, Any] = {
     "dtype": (np.float64, np.float32),
     "ensure_all_finite": False,
 }
+
+
+class Reading(Parameters):
+    """An estimator that reads X, y and weights of samples in memory."""
+
+    def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        """Return X and y as scikit-learn reads them; that X is finite is not checked yet."""
+        check_in_memory(X=X, y=y)
+        with self._naming_the_preprocessing(X, not checks.get("reset", True)), naming_the_place(X, y):
+            if checks.get("y_numeric"):
+                check_numbers(y, type(self).__name__)
+            data, target = validate_data(self, X, y, **READING, **checks)
+        warn_of_rounding(X)
+        return data, target
+
+    @contextmanager
+    def _naming_the_preprocessing(self, X: object, of_the_fit: bool = True) -> Iterator[None]:
+        """Let errors about columns name the preprocessing of the fit, where there was one."""
+        try:
+            yield
+        except ValueError as error:
+            made = getattr(self, "preprocessing_", None) if of_the_fit else None
+            if made is None or list(getattr(X, "columns", ())) == list(made.features):
+                raise
+            raise InvalidInputError(
+                f"{str(error).strip().rstrip('.')}. The model was fitted to columns that were prepared; give it "
+                "model.preprocessing_.transform(X) instead of X"
+            ) from error
+
+    def _design(self, data: object) -> Design:
+        """Return X, checked; errors name its columns."""
+        try:
+            return as_design(data, getattr(self, "feature_names_in_", None))
+        except InvalidInputError as error:
+            if "X contains" not in str(error):
+                raise
+            remedy = "Replace infinite values, or leave out their rows"
+            if "contains NaN" in str(error):
+                remedy = "Fill in missing values, such as by sklearn.impute.SimpleImputer, or leave out their rows"
+            raise InvalidInputError(f"{error}. {remedy}") from None
+
+    def check_features(self, X: object) -> Design:
+        """Check that X has the features of the fit and finite entries.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Design
+            X for several calls: methods of the fitted model take it in place of X, and do not check it again.
+        """
+        check_is_fitted(self)
+        if isinstance(X, Design):  # checked before
+            return X
+        with self._naming_the_preprocessing(X), naming_the_place(X):
+            data = validate_data(self, X, reset=False, **READING)
+        return self._design(data)
+
+    def _weights(self, sample_weight: ArrayLike | None, n: int) -> Vector | None:
+        """Return the weights of n samples, checked."""
+        if sample_weight is None:
+            return None
+        check_in_memory(sample_weight=sample_weight)
+        given = as_array("sample_weight", sample_weight)
+        if given.shape not in ((), (n,)):
+            raise InvalidInputError(f"sample_weight must have shape ({n},), one for each sample, got {given.shape}")
+        return check_weights(np.full(n, given) if given.ndim == 0 else given, n, "sample_weight")
+
+
+def check_in_memory(**given: Any) -> None:
+    """Raise where a value is remote that must be in memory: nothing is moved or computed implicitly."""
+    for name, values in given.items():
+        if is_remote(values):
+            raise InvalidInputError(
+                f"{name} must be in memory here, got {type(values).__name__} of {library_of(values)}"
+            )
 
 
 @contextmanager
@@ -209,3 +294,12 @@ def _in_y(y: object) -> str:
     labels = np.asarray(y, dtype=object).ravel()
     bad = np.flatnonzero([is_missing(b) or (is_number(b) and math.isinf(float(b))) for b in labels])
     return f"at index {bad[0]} of y ({bad.size} in total)" if bad.size else ""
+
+
+def one_each(name: str, values: ArrayLike, n: int) -> Vector:
+    """Return one finite number for each of n samples."""
+    array = np.asarray(real_array(name, values), np.float64)
+    if array.shape != (n,):
+        raise InvalidInputError(f"{name} must have shape ({n},), one for each sample, got {array.shape}")
+    finite(name, array)
+    return array

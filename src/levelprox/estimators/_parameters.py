@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from levelprox._typing import Vector
+from levelprox._typing import RandomState, Vector
 from levelprox._validation import finite, option, real, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
+from levelprox.constraints import Constraint
 from levelprox.constraints.costs import checked_budget
 from levelprox.estimators._names import FeatureNames, costs_of
 from levelprox.exceptions import InfeasibleError, InvalidInputError
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.losses import Loss
+from levelprox.methods.subsolvers import Subsolver
+from levelprox.result import Record
+from levelprox.subset.result import SubsetRecord
 
+#: Called with the record of each step; returning True stops the fit.
+Callback = Callable[[Record | SubsetRecord], "bool | None"]
+
+#: Numbers of features, levels and costs of a path where none are given.
+_MOST_COUNTS, _LEVELS = 30, 20
 #: Default number of features: one for this many samples or, of classes, samples of the rarest class (the rule of ten
 #: events for each variable), and at most this many.
 SAMPLES_PER_FEATURE, MOST_DEFAULT_FEATURES = 10, 10
@@ -109,8 +121,38 @@ def budgets_of(n_features: Any, level: Any) -> list[Budget]:
     return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
 
 
+@dataclass(eq=False, repr=False)
 class Parameters(BaseEstimator):
-    """Parameters that all estimators have, checked."""
+    """Parameters that all estimators share, and their checks.
+
+    As scikit-learn requires, the constructor stores every parameter as it is given; `fit` checks them. The estimators
+    document them. Those of type Any depend on the estimator.
+    """
+
+    loss: str | Loss
+    _: KW_ONLY
+    n_features: Any = None
+    level: Any = None
+    constraint: str | Constraint = "mcp"
+    feature_weight: ArrayLike | dict[str, float] | dict[int, float] | None = None
+    keep: ArrayLike | None = None
+    feature_cost: ArrayLike | Mapping[str, float] | None = None
+    budget: Any = None
+    ridge: Any = 0.0
+    fit_intercept: bool = True
+    standardize: bool = True
+    positive: bool | ArrayLike = False
+    tol: float = 1e-6
+    max_iter: int = 1000
+    time_limit: float | None = None
+    subsolver: str | Subsolver = "auto"
+    start: str = "auto"
+    device: str | None = None
+    random_state: RandomState = None
+    verbose: int = 0
+    callback: Callback | None = None
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None
+    resume: bool | str | os.PathLike[str] = False
 
     def _budget(self, n: float) -> Budget:
         """Exactly one of n_features and level; with neither, one for every ten of n, at least 1 and at most 10."""
@@ -134,6 +176,19 @@ class Parameters(BaseEstimator):
         if math.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a budget, set n_features to X.shape[1]")
         return Budget(level=level)
+
+    def _budgets(self, n: int, d: int) -> list[Budget]:
+        """Return the budgets of a path by default: up to that of the estimator."""
+        own = self._budget(n)
+        if own.cost is not None:
+            costs = np.unique(np.linspace(0, own.cost, _LEVELS + 1)).tolist()
+            most = d if self.n_features is None else own.features
+            return [Budget(features=most, cost=cost) for cost in costs]
+        if own.level is not None:
+            return [Budget(level=level) for level in np.unique(np.linspace(0, own.level, _LEVELS + 1)[1:]).tolist()]
+        most = min(int(own.value), d)
+        counts = np.unique(np.linspace(0, most, min(most, _MOST_COUNTS) + 1).astype(np.int64))
+        return [Budget(features=k) for k in counts.tolist()]
 
     def _most(self) -> int:
         """How many features there are, once that is known."""

@@ -23,11 +23,10 @@ from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.dispatch import is_dask, is_remote
 from levelprox.designs import as_design
 from levelprox.designs.chunked import Chunked
-from levelprox.estimators._data import check_collection, check_in_memory, place_of
-from levelprox.estimators._input import naming_the_place
+from levelprox.estimators._data import check_collection, place_of
+from levelprox.estimators._input import check_in_memory, naming_the_place
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.losses import Logistic
-from levelprox.losses.log_link import LogLink
+from levelprox.losses import Logistic, LogLink
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -173,7 +172,7 @@ class OnDevice:
         """Classes, or what is expected of y; classes that are words come back as an array of NumPy."""
         z, xp = self._margins(), self.namespace.xp
         if not hasattr(self.model, "classes_"):
-            return xp.exp(z[:, 0]) if isinstance(self.model._loss(), LogLink) else z[:, 0]
+            return xp.exp(z[:, 0]) if isinstance(self.model.loss_, LogLink) else z[:, 0]
         chosen = self.namespace.cast(z[:, 0] > 0, np.dtype(np.int64)) if z.shape[1] == 1 else xp.argmax(z, axis=1)
         classes = np.asarray(self.model.classes_)
         if classes.dtype.kind not in "biuf":
@@ -182,12 +181,12 @@ class OnDevice:
 
     def predict_proba(self) -> Any:
         """Probability of each class."""
-        assert isinstance(self.model._loss(), Logistic)
+        assert isinstance(self.model.loss_, Logistic)
         z, xp = self._margins(), self.namespace.xp
         if z.shape[1] == 1:
             p = _expit(xp, z[:, 0])
             return xp.stack([_expit(xp, -z[:, 0]), p], axis=1)
-        if self.model._softmax():
+        if self.model.multi_class_ == "softmax":
             e = xp.exp(z - xp.amax(z, axis=1)[:, None])
             return e / e.sum(axis=1)[:, None]
         log_p = -_softplus(xp, -z)

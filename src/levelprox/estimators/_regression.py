@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,36 +11,30 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import finite, option, real_array
+from levelprox._validation import option, real_array
 from levelprox.backends._base import DataSource
 from levelprox.backends.dispatch import is_remote
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics
-from levelprox.designs import as_design
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._data import (
-    Prepared,
-    PreparedSamples,
-    PreparedSource,
-    RemoteSamples,
-    Samples,
-    elementwise,
-    in_memory,
-)
+from levelprox.estimators._data import Prepared, RemoteSamples, elementwise, in_memory
+from levelprox.estimators._input import one_each
 from levelprox.estimators._names import REGRESSION_LOSSES, loss_of
 from levelprox.estimators._parameters import boolean
 from levelprox.estimators._prediction import dispatched
 from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, Squared
-from levelprox.losses.log_link import LogLink
+from levelprox.losses import LogLink, Loss, Squared
 from levelprox.objectives import LinearModel
 
 _LEAST = 1e-152  # of y: squares, and their sums, are numbers
 
 
+@dataclass(eq=False, repr=False)
 class Regression(RegressorMixin, SparseLinearModel):
     """A regressor's side of a sparse linear model."""
+
+    loss: str | Loss = "squared"
 
     _reading_of_y = {"y_numeric": True}  # noqa: RUF012
 
@@ -57,7 +52,7 @@ class Regression(RegressorMixin, SparseLinearModel):
         known = self._known(offset, exposure, z.size)
         if known is not None:
             z = (z + known).astype(z.dtype)
-        if not isinstance(self._loss(), LogLink):
+        if not isinstance(self.loss_, LogLink):
             return z
         with np.errstate(over="ignore"):
             return np.exp(z)
@@ -80,7 +75,7 @@ class Regression(RegressorMixin, SparseLinearModel):
         from sklearn.metrics import d2_tweedie_score, r2_score
 
         y, predicted, sample_weight = in_memory(y, self.predict(X, offset, exposure), sample_weight)
-        loss = self._loss()
+        loss = self.loss_
         if not isinstance(loss, LogLink):
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         power = 1 if loss.kind == "count" else 2
@@ -90,53 +85,44 @@ class Regression(RegressorMixin, SparseLinearModel):
         """Return what is added to the margins of remote samples; it is checked where it is."""
         if exposure is None:
             return offset
-        if not isinstance(self._loss(), LogLink):
+        if not isinstance(self.loss_, LogLink):
             raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
         if offset is not None and is_remote(exposure) != is_remote(offset):
             raise InvalidInputError("exposure and offset must be arrays of the same library")
         known = elementwise(_log_exposure, exposure)
         return known if offset is None else known + (offset if is_remote(offset) else np.asarray(offset))
 
-    def _loss(self) -> Loss:
+    @property
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
         return loss_of(self.loss, REGRESSION_LOSSES)
 
-    def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
-        loss = self._loss()
-        if isinstance(samples, RemoteSamples):
-            statistics = samples.statistics(loss, False, boolean("standardize", self.standardize))
-            form = Form(loss, boolean("fit_intercept", self.fit_intercept))
-            unit = _unit_of_source(loss, samples.source, statistics)
-            return PreparedSource(unit, statistics.total, samples, form, statistics, statistics.total)
-        X, y, weight = samples.X if samples.design is None else samples.design, samples.y, samples.weight
-        more = samples.more
-        if weight is not None and not np.all(weight > 0):
-            rows = np.flatnonzero(weight > 0)
-            more = {name: _one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
-            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        loss = self.loss_
         y = loss.check_targets(y, "y")
-        total = None if weight is None else float(weight.sum())
-        return PreparedSamples(_unit(loss, y, weight), total, samples, X, y, weight, more)
+        return y, weight, _unit(loss, y, weight), 1
+
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
+        loss = self.loss_
+        statistics = samples.statistics(loss, False, boolean("standardize", self.standardize))
+        form = Form(loss, boolean("fit_intercept", self.fit_intercept))
+        unit = _unit_of_source(loss, samples.source, statistics)
+        return samples.prepared(self, form, statistics, statistics.total, unit)
 
     def _objective(
-        self,
-        standardization: Standardization,
-        y: NDArray[Any],
-        weight: Vector | None,
-        offset: ArrayLike | None = None,
-        exposure: ArrayLike | None = None,
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
     ) -> LinearModel:
-        """ψ of these samples."""
-        known = self._known(offset, exposure, y.size)
-        return LinearModel(standardization.design, y, self._loss(), weight, known, standardization.fit_intercept)
+        known = self._known(more.get("offset"), more.get("exposure"), y.size)
+        return LinearModel(standardization.design, y, self.loss_, weight, known, standardization.fit_intercept)
 
     def _known(self, offset: ArrayLike | None, exposure: ArrayLike | None, n: int) -> Vector | None:
         """What is known to add to each margin."""
-        known = None if offset is None else _one_each("offset", offset, n)
+        known = None if offset is None else one_each("offset", offset, n)
         if exposure is None:
             return known
-        if not isinstance(self._loss(), LogLink):
+        if not isinstance(self.loss_, LogLink):
             raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
-        times = _one_each("exposure", exposure, n)
+        times = one_each("exposure", exposure, n)
         if np.any(times <= 0):
             i = int(np.argmax(times <= 0))
             raise InvalidInputError(f"exposure must be positive, got {times[i]:g} at index {i}")
@@ -145,7 +131,7 @@ class Regression(RegressorMixin, SparseLinearModel):
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
         z = self._margins(X)[:, 0].astype(np.float64)
         known = self._known(more.get("offset"), more.get("exposure"), z.size)
-        return self._loss().value(z if known is None else z + known, y, weight)
+        return self.loss_.value(z if known is None else z + known, y, weight)
 
     def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef[0]
@@ -159,7 +145,7 @@ class Regression(RegressorMixin, SparseLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with suppress(InvalidInputError):  # a loss that `fit` will refuse
-            tags.target_tags.positive_only = self._loss().kind in ("count", "positive")
+            tags.target_tags.positive_only = self.loss_.kind in ("count", "positive")
         return tags
 
 
@@ -171,15 +157,6 @@ def _log_exposure(exposure: Any) -> Any:
         i = int(bad.nonzero()[0].ravel()[0])
         raise InvalidInputError(f"exposure must be positive, got {float(own[i]):g} at index {i}")
     return own.log() if hasattr(own, "log") else np.log(own)
-
-
-def _one_each(name: str, values: ArrayLike, n: int) -> Vector:
-    """One finite number for each sample."""
-    array = np.asarray(real_array(name, values), np.float64)
-    if array.shape != (n,):
-        raise InvalidInputError(f"{name} must have shape ({n},), one for each sample, got {array.shape}")
-    finite(name, array)
-    return array
 
 
 def _unit_of_source(loss: Loss, source: DataSource, statistics: Statistics) -> float:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
@@ -65,7 +65,7 @@ class ChoosingRidges:
 
     def _chooses_ridge(self: Any, budget: Budget) -> bool:
         """Whether folds choose the ridge together with k."""
-        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self._loss(), Logistic)
+        automatic = isinstance(self.ridge, str) and is_classifier(self) and isinstance(self.loss_, Logistic)
         return automatic and budget.features is not None
 
     def _by_folds_and_ridges(

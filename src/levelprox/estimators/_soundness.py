@@ -70,9 +70,7 @@ def check_soundness(model: Any, name: str) -> None:
             _check_certificate(model)
         if hasattr(model, "cv_results_"):
             _check_choice(model)
-        model._loss()
-        if is_classifier(model):
-            model._softmax()
+        _ = model.loss_, is_classifier(model) and model.multi_class_  # raise errors of parameters
     except InvalidInputError as error:
         raise FileFormatError(f"{name}: {error}") from error
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from levelprox import _kernels
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Matrix, Rows, Vector
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
@@ -148,7 +148,7 @@ def score_quickly(
     judged, scores = samples.part(test), []
     if scorer is None:
         model = clone(single)
-        loss, offset = model._loss(), judged.more.get("offset")
+        loss, offset = model.loss_, judged.more.get("offset")
         margins = judged.X @ coef.T + intercept
         if offset is not None:
             margins += np.asarray(offset, np.float64)[:, None]

@@ -24,7 +24,6 @@ from sklearn.base import is_classifier
 from sklearn.utils.parallel import Parallel, delayed
 
 from levelprox._runtime.deadline import seconds_left
-from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
@@ -37,7 +36,7 @@ from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._fold_fits import Share, fitted_under
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
-from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted, warn
 from levelprox.objectives import Model
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
@@ -46,7 +45,7 @@ from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.smooth_search import SmoothSearch
 
 Set = tuple[int, ...]

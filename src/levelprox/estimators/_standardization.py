@@ -50,7 +50,7 @@ class Standardization:
         width: int = 1,
         names: Names | None = None,
     ) -> None:
-        base = as_design(X)
+        self.base = base = as_design(X)
         self.names = names
         if scale is None:
             _check_range(base, names)
@@ -72,8 +72,7 @@ class Standardization:
 
     def deviations(self, weight: Vector | None) -> Vector:
         """Standard deviations of the columns of X, about zero where there is no intercept; 1 for those without any."""
-        base = self.design.base if isinstance(self.design, ScaledDesign) else self.design
-        moments = moments_of(base, weight)
+        moments = moments_of(self.base, weight)
         return moments.scale if self.fit_intercept else moments.magnitude
 
     @classmethod
@@ -100,12 +99,15 @@ class Standardization:
             standardization.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
         return standardization
 
-    def inside(self, coef: Vector, intercept: Vector) -> Vector:
-        """x of coefficients of shape (width, d) and intercepts of shape (width,)."""
-        rows = (coef * self.scale).T
+    def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
+        """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""
+        coef64: Vector = np.atleast_2d(coef).astype(np.float64)
+        last: Vector = np.atleast_1d(intercept).astype(np.float64)
+        rows = (coef64 * self.scale).T
         if not self.fit_intercept:
             return np.ascontiguousarray(rows).ravel()
-        last = intercept if self.center is None else intercept + coef @ self.center
+        if self.center is not None:
+            last = last + coef64 @ self.center
         return np.vstack([rows, last]).ravel()
 
     def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -15,10 +16,12 @@ from levelprox._validation import positive
 from levelprox.designs import RunningMoments
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import OF_A_FIT
+from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._fit import Task
 from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import boolean
+from levelprox.estimators._parameters import Budget, boolean
 from levelprox.estimators._standardization import Standardization
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.online.stream import Stream
@@ -38,8 +41,43 @@ def counts_features(model: Streaming) -> bool:
     )
 
 
+@dataclass(eq=False, repr=False)
 class Streaming(SparseLinearModel):
-    """A model that also learns from batches; the subclasses say how a batch is read."""
+    """A model for one budget, which also learns from batches; the subclasses say how a batch is read."""
+
+    _: KW_ONLY
+    warm_start: bool = False
+    memory: float | None = None
+
+    def _prepare_fit(self, samples: Samples | RemoteSamples) -> tuple[Task, Budget, Vector | None]:
+        """Return the task of a fit, its budget, and x of the last fit where that is to begin with."""
+        known = getattr(self, "classes_", None)
+        prepared = self._prepare(samples)
+        budget = self._budget(self._sample_count(samples))
+        if isinstance(samples, RemoteSamples) and self.checkpoint is not None and budget.features is not None:
+            raise InvalidInputError("a checkpoint of a search for n_features is for data in memory; give a level")
+        task = self._task(prepared, budget)
+        for name in ("_stream", "n_samples_seen_"):  # of an earlier stream
+            self.__dict__.pop(name, None)
+        same = known is None or self._same_classes(known)
+        return task, budget, self._previous(task) if same else None
+
+    def _previous(self, task: Task) -> Vector | None:
+        """Return x of the last fit for `warm_start`; None without one, or where its shape differs."""
+        if boolean("warm_start", self.warm_start) and self.checkpoint is not None:
+            raise InvalidInputError(
+                "warm_start begins at the last fit, a checkpoint at the last state: give only one of them"
+            )
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return None
+        coef = np.atleast_2d(self.coef_)
+        if coef.shape != (task.standardization.width, task.standardization.scale.size):
+            warn(
+                f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
+                f"{(task.standardization.width, task.standardization.scale.size)}; it starts afresh"
+            )
+            return None
+        return task.standardization.inside(self.coef_, self.intercept_)
 
     def _take_in(
         self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]
@@ -119,8 +157,3 @@ class Streaming(SparseLinearModel):
         if boolean("fit_intercept", self.fit_intercept):
             return moments.mean, moments.scale
         return None, moments.magnitude
-
-    def _forget(self) -> None:
-        """What a stream has left behind, before a fit of all data."""
-        for name in ("_stream", "n_samples_seen_"):
-            self.__dict__.pop(name, None)

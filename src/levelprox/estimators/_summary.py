@@ -16,9 +16,8 @@ from sklearn.base import is_classifier
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
-from levelprox._runtime.plurals import counted
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
@@ -28,8 +27,8 @@ from levelprox.estimators._claims import task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
-from levelprox.exceptions import ConvergenceWarning, InvalidInputError
-from levelprox.losses.log_link import LogLink
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted
+from levelprox.losses import LogLink
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of
 from levelprox.report.stability import Stability
 from levelprox.report.tables import certificate_html, fitted_words
@@ -210,7 +209,7 @@ def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
     here = model.on_host()
     y, weight = samples.y, samples.weight
     if not is_classifier(model):
-        if isinstance(model._loss(), LogLink):  # the share of the deviance that is explained takes its place
+        if isinstance(model.loss_, LogLink):  # the share of the deviance that is explained takes its place
             return {}
         return {"r2": float(r2_score(y, here.predict(design, **samples.more), sample_weight=weight))}
     scores = {"accuracy": float(accuracy_score(y, here.predict(design), sample_weight=weight))}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox._runtime.plurals import counted
+from levelprox.exceptions import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
 from levelprox.report import fitted
 from levelprox.report.fitted import budget_words, by_size, feature_name, name_and_sign, price_words, ridge_words

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from levelprox._runtime.plurals import counted
+from levelprox.exceptions import counted
 from levelprox.report.fitted import by_size, certificate_words, feature_name, standardized
 from levelprox.result import Status
 

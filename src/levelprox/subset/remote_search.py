@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -23,11 +23,12 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
+from levelprox.methods import Context
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.problem import Problem, SubsetProblem
-from levelprox.result import Context, Iterate, Status
+from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
 from levelprox.subset.smooth_search import SmoothSearch
@@ -79,13 +80,18 @@ class RemoteSearch(Search):
         self.addition: Addition | None = None
         return self.best
 
-    def _fits(self) -> Iterator[Fit]:
+    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
+        """Yield the best set after each start, then look for the best addition."""
+        if not self.null.examined:
+            return Status.TIME_LIMIT
         self.monitor.improved(self.best.psi, self.problem.counted(self.best.features).size)
         for start in self._starts(self.best):
             self.monitor.enter("exchanges")
             self._improve(start)
             yield self.best
         self.addition = self._best_addition(self.best)
+        self.complete = True
+        return None
 
     def _starts(self, null: RemoteFit) -> Iterator[RemoteFit]:
         """Yield fits from whose second-order models swaps begin."""

@@ -17,20 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import Residual
 from levelprox.exceptions import InfeasibleError, InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, Smoothing, Spectral, Subsolver
-from levelprox.methods.surrogate import Linearise, linearise
+from levelprox.methods.lcpp import Linearise, linearise
+from levelprox.methods.subsolvers import ACSA, Smoothing, Spectral, Subproblem, Subsolver
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
-
-Vector = NDArray[np.float64]
 
 _ROUNDS = 300
 _STILL = 1e-12  # relative change of x that ends an accurate solve
@@ -170,7 +167,7 @@ def nearby_kkt(
         return _by_the_proof(problem, subproblem, point, solution, again)
     delta = float(np.sum((point - solution.x) ** 2))
     left = max(0.0, deadline - time.monotonic())
-    return min(_at(replace(problem, objective=objective), solution, delta, left), key=lambda near: near.epsilon)
+    return min(_at(problem.with_objective(objective), solution, delta, left), key=lambda near: near.epsilon)
 
 
 def expected_kkt(runs: Sequence[Nearby]) -> ExpectedKKT:

@@ -18,10 +18,10 @@ from levelprox import (
     solve,
 )
 from levelprox.certificate.null_model import null_fit
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
-from levelprox.methods.surrogate import surrogate_by_name
 
 MCP = constraints.MCP.from_threshold(0.1)
 
@@ -97,7 +97,7 @@ def test_the_certificate_is_that_of_what_is_returned():
 
 
 def test_features_that_are_left_out_change_psi_within_tol():
-    """Loss and residual at most as much worse as negligible.py says, and the level is obeyed."""
+    """Loss and residual at most as much worse as negligible.py says, and the level holds."""
     X, y = data(noise=0.5)
     problem = Problem(LinearModel(X, y, fit_intercept=True), MCP, 2.5)
     x = solve(problem).x

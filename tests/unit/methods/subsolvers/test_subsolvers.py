@@ -1,4 +1,4 @@
-"""Subsolvers: each agrees with its twin on every objective it takes, and refuses the others by name."""
+"""Subsolvers: each agrees with a slow implementation on the objectives it supports; others raise an error."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import pytest
 
 from levelprox import LinearModel, Problem, _kernels, constraints, project, solve
 from levelprox.exceptions import InvalidInputError, NumericalError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral, Subproblem
 from levelprox.methods.subsolvers._minibatch import draw
-from levelprox.methods.surrogate import linearise
 from levelprox.objectives import Function, Stochastic
 from levelprox.result import Iterate
 from tests.support import reference
@@ -412,7 +411,7 @@ def test_restricting_an_oracle_restricts_its_samples():
     assert value == true and np.array_equal(gradient, slope[W])
 
 
-# --- the same bits for a seed, whatever the threads
+# --- the same bits for a seed, for any number of threads
 
 BITS = """
 import hashlib, sys, warnings
