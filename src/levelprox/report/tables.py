@@ -109,10 +109,10 @@ def notes_as_html(notes: Sequence[str]) -> str:
     return "".join(f'<div class="more">{escape(note)}</div>' for note in notes)
 
 
-def card(title: str, *parts: str, max_width: str = "72em") -> str:
+def card(title: str, *parts: str, wide: bool = True) -> str:
     """Return HTML of a card with a title, which is HTML as well."""
-    body = f'<div class="levelprox-card" style="max-width:{max_width}"><div>{title}</div>{"".join(parts)}</div>'
-    return f"<style>{STYLE}</style>{body}"
+    width = ' style="max-width:72em"' if wide else ""
+    return f'<style>{STYLE}</style><div class="levelprox-card"{width}><div>{title}</div>{"".join(parts)}</div>'
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
@@ -152,7 +152,7 @@ def fitted_words(estimator: Any) -> list[str]:
 
 #: Style of all cards, readable on light and dark backgrounds.
 STYLE = """
-.levelprox-card{font:13px/1.5 system-ui,sans-serif;margin:.6em 0;padding:.7em 1em;color:inherit;
+.levelprox-card{font:13px/1.5 system-ui,sans-serif;max-width:46em;margin:.6em 0;padding:.7em 1em;color:inherit;
 border:1px solid rgba(128,128,128,.45);border-radius:6px}
 .levelprox-card table{border-collapse:collapse;margin:.2em 0;background:none;font-size:inherit}
 .levelprox-card th,.levelprox-card td{border:0;background:none;color:inherit;padding:.1em .9em .1em 0;text-align:left;
@@ -204,7 +204,7 @@ def certificate_html(estimator: Any) -> str:
     status: Status = estimator.status_
     kind = "good" if status is Status.SOLVED else "short"
     title = f'Certificate<span class="status {kind}">{escape(str(status).replace("_", " "))}</span>'
-    return card(title, facts_as_html(certificate_words(estimator)), _features(estimator), max_width="46em")
+    return card(title, facts_as_html(certificate_words(estimator)), _features(estimator), wide=False)
 
 
 def _features(estimator: Any) -> str:
