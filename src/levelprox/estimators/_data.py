@@ -90,12 +90,9 @@ class RemoteSamples:
     Attributes
     ----------
     source : DataSource
-    whole : RemoteSamples, optional
-        The samples that these are a fold of.
     """
 
     source: DataSource
-    whole: RemoteSamples | None = None
     _statistics: dict[tuple[bool, bool], Statistics] = field(default_factory=dict)
     _weighted: dict[bytes, RemoteSamples] = field(default_factory=dict)
 
@@ -110,12 +107,12 @@ class RemoteSamples:
         """Return the same samples, their weights multiplied by a factor for their class."""
         key = factors.tobytes()
         if key not in self._weighted:
-            self._weighted[key] = RemoteSamples(self.source.weighted(classes, factors), self.whole)
+            self._weighted[key] = RemoteSamples(self.source.weighted(classes, factors))
         return self._weighted[key]
 
     def part(self, rows: RemoteFold) -> RemoteSamples:
         """Return some of the samples."""
-        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out), self)
+        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out))
 
     @property
     def _known(self) -> Statistics:

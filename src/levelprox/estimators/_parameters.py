@@ -28,6 +28,9 @@ from levelprox.subset.result import SubsetRecord
 #: Called with the record of each step; returning True stops the fit.
 Callback = Callable[[Record | SubsetRecord], "bool | None"]
 
+#: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
+#: criterion takes those with `SAMPLES_PER_FEATURE` samples for each feature: it is for few features for their samples.
+DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 #: Numbers of features, levels and costs of a path where none are given.
 _MOST_COUNTS, _LEVELS = 30, 20
 #: Default number of features: one for this many samples or, of classes, samples of the rarest class (the rule of ten
@@ -119,6 +122,24 @@ def budgets_of(n_features: Any, level: Any) -> list[Budget]:
         raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(n_features)}")
     given = [n_features] if np.ndim(n_features) == 0 else list(n_features)
     return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
+
+
+def default_budgets(most: int) -> list[Budget]:
+    """Return numbers of features up to a largest one, which is among them where it is small."""
+    last = min(most, DEFAULT_GRID[-1])
+    return [Budget(features=k) for k in (*(k for k in DEFAULT_GRID if k < last), last)]
+
+
+def ridges_of(ridge: Any) -> list[float]:
+    """Return the ridges of a grid, the largest first; none where there is no grid."""
+    if isinstance(ridge, str) or np.ndim(ridge) == 0:
+        return []
+    given = np.asarray(finite("ridge", real_array("ridge", ridge)), np.float64)
+    if given.ndim != 1 or not given.size:
+        raise InvalidInputError(f"ridge must be a number, 'auto' or a list of numbers, got shape {given.shape}")
+    if np.any(given < 0):
+        raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
+    return [float(one) for one in np.unique(given)[::-1]]
 
 
 @dataclass(eq=False, repr=False)

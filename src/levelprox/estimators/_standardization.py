@@ -101,11 +101,13 @@ class Standardization:
 
     def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
         """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""
-        coef, intercept = np.atleast_2d(coef).astype(np.float64), np.atleast_1d(intercept).astype(np.float64)
-        rows = (coef * self.scale).T
+        coef64: Vector = np.atleast_2d(coef).astype(np.float64)
+        last: Vector = np.atleast_1d(intercept).astype(np.float64)
+        rows = (coef64 * self.scale).T
         if not self.fit_intercept:
             return np.ascontiguousarray(rows).ravel()
-        last = intercept if self.center is None else intercept + coef @ self.center
+        if self.center is not None:
+            last = last + coef64 @ self.center
         return np.vstack([rows, last]).ravel()
 
     def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:
