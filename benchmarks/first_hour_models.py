@@ -46,7 +46,7 @@ class Data:
     name : str
     task : {"binary", "classes", "regression", "counts"}
     source : str
-        "scikit-learn", "LEVELPROX_DATA", "generated", or "likeness": generated since LEVELPROX_DATA is not set.
+        "scikit-learn", "LEVELPROX_DATA", "generated", or "substitute": generated since LEVELPROX_DATA is not set.
     X : ndarray or csr_matrix
     y : ndarray
         Classes are 0, 1, ….
@@ -179,9 +179,9 @@ QUICK = ("breast_cancer", "iris", "diabetes")
 
 def data(name: str) -> Data:
     """A data set by name."""
-    task, source, load, likeness = SETS[name]
-    if likeness is not None and not os.environ.get("LEVELPROX_DATA"):
-        source, load = "likeness", likeness
+    task, source, load, substitute = SETS[name]
+    if substitute is not None and not os.environ.get("LEVELPROX_DATA"):
+        source, load = "substitute", substitute
     X, y = load()
     if task in ("binary", "classes"):
         y = np.unique(y, return_inverse=True)[1]

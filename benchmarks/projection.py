@@ -19,7 +19,7 @@ import numpy as np
 
 from levelprox import project
 from levelprox.constraints import MCP
-from levelprox.methods.surrogate import linearise
+from levelprox.methods.lcpp import linearise
 
 
 def sort_based(v: np.ndarray, u: np.ndarray, tau: float) -> np.ndarray:

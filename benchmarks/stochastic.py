@@ -32,11 +32,11 @@ import scipy.sparse
 
 from levelprox import LinearModel, Problem, project, solve
 from levelprox.constraints import MCP
-from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import Subproblem
 from levelprox.methods.subsolvers._minibatch import Progress, batch_size, random_steps
 from levelprox.methods.subsolvers.sgd import SGD
 from levelprox.methods.subsolvers.svrg import SVRG
-from levelprox.methods.surrogate import linearise
 
 LIMIT = 5.0
 REPEATS = 9

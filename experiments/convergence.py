@@ -31,9 +31,8 @@ from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.kkt_newton import polish
-from levelprox.methods.lcpp import lcpp
+from levelprox.methods.lcpp import lcpp, linearise
 from levelprox.methods.subsolvers import Spectral
-from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate
 
 Vector = NDArray[np.float64]

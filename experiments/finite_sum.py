@@ -26,9 +26,8 @@ from scipy import stats
 from experiments.results import COLORS, options, panels, save, write_csv
 from levelprox import LinearModel
 from levelprox.constraints import L1
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import SVRG, Nesterov, Spectral
-from levelprox.methods.surrogate import linearise
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import SVRG, Nesterov, Spectral, Subproblem
 from levelprox.result import Iterate
 
 Vector = NDArray[np.float64]

@@ -20,9 +20,8 @@ from scipy.optimize import lsq_linear
 
 from experiments.cells import Cell, ConcaveLift
 from levelprox import LinearModel, Problem, solve
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import Smoothing, Spectral, Subsolver
-from levelprox.methods.surrogate import linearise
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import Smoothing, Spectral, Subproblem, Subsolver
 from levelprox.result import Iterate, Record
 from levelprox.theory import draw_k_hat
 

@@ -1,4 +1,4 @@
-"""The paper's six data sets by name: the originals where they were downloaded, stand-ins or likenesses where not.
+"""The paper's six data sets by name: the originals where they were downloaded, stand-ins or substitutes where not.
 
     from experiments.datasets import NAMES, Places, load, source
 
@@ -33,7 +33,7 @@ FORMS = {
     "E2006-tfidf": Form("squared"),
     "YearPredictionMSD": Form("squared", dense=True, standardised=True),
 }
-LIKENESS = "small and made up, of a similar kind: neither its size nor its errors are those of the paper"
+SUBSTITUTE = "small and made up, of a similar kind: neither its size nor its errors are those of the paper"
 
 
 def source(name: str, places: Places) -> Source:
@@ -54,7 +54,7 @@ def source(name: str, places: Places) -> Source:
 
 
 def load(name: str, places: Places, rows: int | None = None) -> Split:
-    """The set of that name: the original if all of it was downloaded, else the stand-in, else a likeness.
+    """The set of that name: the original if all of it was downloaded, else the stand-in, else a substitute.
 
     Parameters
     ----------
@@ -92,7 +92,8 @@ def _chosen(name: str, places: Places) -> tuple[Source, Callable[[], Raw]]:
     if not wanted and folder is not None and originals.is_there(original, folder):
         return Source(name, "original", name, original.note), partial(originals.read, original, folder)
     if not wanted and places.stand_ins is None:
-        return Source(name, "generated", f"{name} (generated likeness)", LIKENESS), partial(generated.generate, name)
+        label = f"{name} (generated substitute)"
+        return Source(name, "generated", label, SUBSTITUTE), partial(generated.generate, name)
     places.loader()
     stand_in = stand_ins.chosen(name, wanted)
     label = f"{name} (stand-in: {stand_in.label})" if stand_in.label else name

@@ -1,4 +1,4 @@
-"""Small generated likenesses of the paper's data sets, so that every experiment runs anywhere.
+"""Small generated substitutes of the paper's data sets, so that every experiment runs anywhere.
 
 Text is drawn by Zipf's law and weighted by tf-idf; pictures are dense or four fifths empty. Labels and targets follow a
 planted model of few columns, with noise, but for the digits, where a class is a drawing.
@@ -95,7 +95,7 @@ def _targets(X: Any, rng: np.random.Generator) -> Double:
 
 
 def generate(name: str) -> Raw:
-    """The likeness of the set of that name; its last quarter of rows is the test part."""
+    """The substitute of the set of that name; its last quarter of rows is the test part."""
     X, b = GENERATED[name]()
     n = 3 * b.size // 4
     return Raw(X[:n], b[:n], X[n:], b[n:])

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
         NumericalError,
     )
     from levelprox.io.checkpoint import Checkpoint
-    from levelprox.methods import levels, subsolvers
+    from levelprox.methods import Limits, Method, Progress, levels, subsolvers
     from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
     from levelprox.problem import Problem
     from levelprox.projection import project
     from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
-    from levelprox.result import Iterate, Limits, Method, Progress, Record, Result, Status
+    from levelprox.result import Iterate, Record, Result, Status
     from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
     from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
@@ -67,9 +67,9 @@ _DEFINED_IN = {
     "InvalidInputError": "exceptions",
     "Iterate": "result",
     "LevelproxError": "exceptions",
-    "Limits": "result",
+    "Limits": "methods",
     "LinearModel": "objectives",
-    "Method": "result",
+    "Method": "methods",
     "ModelSummary": "report",
     "MultinomialModel": "objectives",
     "Nearby": "theory.approximate_kkt",
@@ -78,7 +78,7 @@ _DEFINED_IN = {
     "Path": "_path",
     "PathDisplay": "report",
     "Problem": "problem",
-    "Progress": "result",
+    "Progress": "methods",
     "Record": "result",
     "Result": "result",
     "SparseClassifier": "estimators",

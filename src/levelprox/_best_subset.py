@@ -19,8 +19,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
@@ -31,11 +31,11 @@ from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods import Limits
 from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import reduced
 from levelprox.problem import SubsetProblem
-from levelprox.result import Limits
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch

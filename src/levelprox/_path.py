@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _best_subset as budget
 from levelprox._best_subset import best_subset
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
+from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
@@ -25,45 +26,52 @@ from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.methods import level_state
+from levelprox.methods import Context, Limits, Method, level_method
 from levelprox.methods.continuation import continues
 from levelprox.methods.path_following import LevelByLevel, PathFollowing, Solution
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import WorkingSet
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
-from levelprox.result import CUT_SHORT, Context, Limits, Method, Status
+from levelprox.result import CUT_SHORT, Status
 from levelprox.subset.result import Additions, Exchanges, Subset
 
-Vector = NDArray[np.float64]
-
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*level_state.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Solutions for one level after another, or for one k after another.
+    """Solutions for increasing levels, or for increasing k.
 
     Attributes
     ----------
     levels : ndarray of shape (m,)
         η, or k, in ascending order.
     coefficients : scipy.sparse.csr_array of shape (m, d)
-        The solution of each, in rows.
+        One solution per row.
     losses : ndarray of shape (m,)
         ψ.
     nonzeros : ndarray of int of shape (m,)
-        Features that count and are not zero.
+        Nonzero penalized features.
     multipliers : ndarray of shape (m,)
-        y, or for k what the best single addition gains.
+        y, or for k the gain of the best single addition.
     certificates : tuple of Certificate, or of Exchanges for k
-        What is shown of each.
+        Certificate of each solution.
     statuses : tuple of Status
+        Status of each solution.
     n_grad : int
         Passes over all features.
     wall_s : float
-        Seconds of wall-clock time.
+        Wall-clock time in seconds.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, path
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> found = path(Problem(model, constraints.L1(), 4.0), [1.0, 2.0, 4.0])
+    >>> found.nonzeros.tolist(), found.coefficients.shape
+    ([1, 2, 3], (3, 3))
     """
 
     levels: Vector
@@ -170,22 +178,32 @@ def path(
 
 @of_a_model("a LinearModel or MultinomialModel", "subset_path(LinearModel(X, y), [1, 2, 3])")
 def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: Any) -> Path:
-    """At most k features for many k: `best_subset` for each, so that no answer depends on which others are asked for.
+    """Fit at most k features for several k.
+
+    Each fit is that of `best_subset` for its k and does not depend on the other k.
 
     Parameters
     ----------
     objective : LinearModel or MultinomialModel
         ψ.
     k : sequence of int
-        How many features may be nonzero; sorted, equal ones taken once.
+        Numbers of features; sorted, duplicates removed.
     **options
-        As in `best_subset`; `time_limit` and `checkpoint` are for all of them together. Those k that are not reached
-        in time are left out of the path, with a warning; so are those after Ctrl-C.
+        Options of `best_subset`. `time_limit` and `checkpoint` apply to all fits together. k that are not reached in
+        time are omitted from the path, with a warning; so are those after Ctrl-C.
 
     Returns
     -------
     Path
-        With `Exchanges` for certificates.
+        Its certificates are `Exchanges`.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, subset_path
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> found = subset_path(model, [1, 2])
+    >>> found.levels.tolist(), found.coefficients.toarray().tolist()
+    ([1.0, 2.0], [[3.0, 0.0, 0.0], [3.0, 2.0, 0.0]])
     """
     counts = sorted({whole("k", one) for one in np.atleast_1d(np.asarray(k)).tolist()})
     if not counts:

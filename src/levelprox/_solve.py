@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, option
@@ -24,6 +24,7 @@ from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods import Limits
 from levelprox.methods.level_method import LevelMethod
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.levels import Levels
@@ -31,7 +32,7 @@ from levelprox.methods.subsolvers import SUBSOLVERS, Subsolver
 from levelprox.objectives import Function, Model
 from levelprox.objectives.user import ValueAndGradient
 from levelprox.problem import Problem
-from levelprox.result import Limits, Record, Result
+from levelprox.result import Record, Result
 
 Callback = Callable[[Record, Vector], "bool | None"]
 
@@ -62,95 +63,105 @@ def solve(
     resume: bool | str | os.PathLike[str] = False,
     **unknown: object,
 ) -> Result:
-    """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify what is returned.
+    """Minimise ψ(x) subject to g(x) ≤ η by LCPP, and certify the result.
 
-    Every x that comes back obeys the level, whatever stopped the run: convergence, a limit, Ctrl-C
-    or the callback. Where the run is solved, features that tol cannot tell from zero are left out before x is
-    certified: as many as leave ψ within 1e-2 tol of what all features gain, and the KKT residual within tol.
+    The returned x satisfies the level for every reason of stopping: convergence, a limit, Ctrl-C or the callback. If
+    the run is solved, features that tol cannot distinguish from zero are removed before x is certified: as many as
+    leave ψ within 1e-2 tol of the gain of all features, and the KKT residual within tol.
 
     Parameters
     ----------
     problem : Problem
+        ψ, φ and η.
     subsolver : str or Subsolver, default="auto"
-        One of "auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd": how subproblems are
-        solved. "auto" takes the first that can take the objective: "newton" for models of smooth losses, "spectral"
-        for other differentiable ψ and where the level has room for more than 1000 features, "smoothing" for linear
-        models with kinks, "acsa" for what else there is.
+        One of "auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "svrg", "sgd": how subproblems are solved.
+        "auto" chooses the first that supports the objective: "newton" for models of smooth losses, "spectral" for other
+        differentiable ψ and for levels that allow more than 1000 features, "smoothing" for linear models with kinks,
+        "acsa" for all others.
     levels : {"constant", "geometric", "harmonic"} or Levels, default="constant"
-        The schedule η_k. "harmonic" is the paper's, `Harmonic(eta0=…)` sets its start. Different
-        schedules may end in different KKT points; "constant" is the fastest.
+        The schedule η_k. "harmonic" is the paper's; `Harmonic(eta0=…)` sets its start. Different schedules may end at
+        different KKT points; "constant" is the fastest.
     gamma : float, optional
-        The proximal weight γ, above the weak-convexity constant μ of ψ. By default
-        γ = 3μ for nonconvex ψ (the paper's) and 1e-3 · c for convex ψ, where c is a typical
-        curvature of ψ: sup ℓ'' (a typical ℓ'' where that is infinite) times the mean over the columns of
-        Σ s_i X_ij² / Σ s_i. Where "spectral" and "smoothing" work on columns of very different sizes u_j and convex ψ,
-        the proximal term is γ/2 Σ u_j² (x_j − x_j^{k−1})².
+        The proximal weight γ, above the weak-convexity constant μ of ψ. The default is γ = 3μ for nonconvex ψ (as in
+        the paper) and 1e-3 · c for convex ψ, where c is a typical curvature of ψ: sup ℓ'' (a typical ℓ'' if that is
+        infinite) times the mean over the columns of Σ s_i X_ij² / Σ s_i. If "spectral" and "smoothing" work on columns
+        of very different sizes u_j and convex ψ, the proximal term is γ/2 Σ u_j² (x_j − x_j^{k−1})².
     tol : float, default=1e-6
-        On the KKT residual: that of each feature in units of its column, relative to the null fit (see
+        Tolerance of the KKT residual: that of each feature in units of its column, relative to the null fit (see
         `Certificate.kkt`).
     max_iter : int, default=1000
-        Outer steps.
+        Largest number of outer steps.
     time_limit : float, optional
-        Seconds of wall-clock time. The run ends at most max(1 s, 5 % of it) later, unless a single evaluation of a ψ
-        that is written in Python, or a callback, takes longer. Where that leaves no time for a single gradient, the
-        null fit comes back with a certificate that says so (`Certificate.examined`). Ctrl-C ends a run in the same way.
+        Wall-clock time in seconds. The run ends at most max(1 s, 5 % of it) later, unless a single evaluation of a ψ
+        written in Python, or a callback, takes longer. If there is no time for a single gradient, the null fit is
+        returned with a certificate that says so (`Certificate.examined`). Ctrl-C ends a run in the same way.
     callback : callable, optional
         Called as callback(record, x) after each outer step; returning True stops the run.
     start : {"auto", "continuation", "direct"}, default="auto"
-        "direct" starts from the null fit. "continuation" does so, too, but then reaches the problem once more by way of
-        wider ones, in which φ is all but straight and the answer does not depend on the start, and goes on from the
-        lower of both ends: a few times the work, and often a far better KKT point. "auto" is "continuation" where the
-        constraint is not convex, unless `x0`, rising levels, the paper's stopping rule or a subsolver that samples are
-        asked for, or there are many classes (more than 50, with ten features or more): then it is "direct". Where the
-        loss is not convex ("cauchy", "sigmoid"), all but "direct" first solve the problem with its convex start
-        (`Loss.convex_start`), and begin there if that leads lower than the null fit.
+        "direct" starts from the null fit. "continuation" also solves the problem through a sequence of rescaled
+        problems, the first of which has an almost linear φ and a solution that does not depend on the start, and
+        continues from the lower of both results: a few times the work, and often a far better KKT point. "auto" is
+        "continuation" for nonconvex constraints, except with `x0`, increasing levels, the paper's stopping rule, a
+        subsolver that samples, or many classes (more than 50, with ten features or more), for which it is "direct". For
+        nonconvex losses ("cauchy", "sigmoid"), all but "direct" first solve the problem with a convex loss
+        (`Loss.convex_start`), and start there if this gives a lower ψ than the null fit.
     x0 : array-like of shape (d,), optional
-        A feasible start. By default the null fit: the origin, but for unpenalized coordinates, which are fitted.
+        A feasible start. The default is the null fit: zero, except for unpenalized coordinates, which are fitted.
     random_state : int, RandomState, Generator or None
-        For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits, whatever the threads.
+        For stochastic subsolvers, and k̂ of the preset: the same seed gives the same bits for any number of threads.
     surrogate : {"auto", "paper", "concave"}, default="auto"
-        How g is replaced by a convex function: by linearising h (the paper's), or by majorising the
-        concave φ, which gives a larger convex set where a coefficient changes sign. "auto" is "concave" for "newton"
-        and where a feature has several coefficients, else "paper". `Result.surrogate` says which was used.
+        How g is replaced by a convex function: by linearising h (the paper's), or by majorising the concave φ, which
+        gives a larger convex set if a coefficient changes sign. "auto" is "concave" for "newton" and for features with
+        several coefficients, otherwise "paper". `Result.surrogate` is the one that was used.
     working_set : bool, optional
-        Whether to solve over a few features at a time, and to look at all of them only to choose the next few. By
-        default "newton" does; any subsolver that sees all of a differentiable ψ can.
+        Whether to solve over a few features at a time, with full gradient passes only to choose the next features. The
+        default is True for "newton"; every subsolver that uses all of a differentiable ψ supports it.
     stopping : {"kkt", "change"}, default="kkt"
-        "kkt": stop when the certificate's residual is at most tol. "change": the paper's rule,
+        "kkt": stop if the residual of the certificate is at most tol. "change": the paper's rule,
         ‖x^k − x^{k−1}‖ ≤ tol ‖x^k‖.
     preset : {"paper"}, optional
-        "paper" runs exactly what the paper's complexity theorem and its corollaries assume: levels
-        η_k = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ = 3μ (or L/10 where ψ is convex, or
-        `gamma`), K = `max_iter` fixed in advance, and x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K} as the answer. It leaves
-        nothing to `levels`, `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for
-        the bounds. Where a feature has several coefficients, as for several classes, the paper has no surrogate: the
-        group surrogate is used, and `Result.message` says so.
+        "paper" runs the method under the assumptions of the paper's complexity theorem and its corollaries: levels η_k
+        = (kη + η_0)/(k+1), the paper's surrogate, AC-SA with T_k steps, γ = 3μ (or L/10 for convex ψ, or `gamma`), K =
+        `max_iter` fixed in advance, and the result x^k̂ with k̂ drawn from {⌊(K+1)/2⌋, …, K}. It determines `levels`,
+        `surrogate` and `stopping`; `subsolver` may be an `ACSA` without steps. See `theory` for the bounds. The paper
+        has no surrogate for features with several coefficients, as for several classes: the group surrogate is used,
+        and `Result.message` says so.
     checkpoint : path-like or Checkpoint, optional
-        A file in which the state of the run is kept: every minute (or as `Checkpoint` says), and when it ends, by
-        whatever that comes. Ctrl-C and SIGTERM count as ends. See docs/checkpoints.md.
+        File for the state of the run. It is written every minute (or as set by `Checkpoint`), and when the run ends for
+        any reason, Ctrl-C and SIGTERM included. See docs/checkpoints.md.
     resume : bool or path-like, default=False
-        Whether to go on from the state in `checkpoint`, where there is one; or from another file. The run then ends
-        with the same bits as one that was never broken. `max_iter`, `time_limit` and `callback` may differ from before;
-        `max_iter` counts all steps, `time_limit` is for each call.
+        Whether to resume from the state in `checkpoint`, if there is one; or a path to resume from another file. The
+        run then ends with the same bits as an uninterrupted one. `max_iter`, `time_limit` and `callback` may change;
+        `max_iter` counts the steps of all calls, `time_limit` applies to each call.
 
     Returns
     -------
     Result
+        x, its certificate, the status and the history.
 
     Raises
     ------
     InvalidInputError, InfeasibleError
         Before any work is done.
     CheckpointError
-        Before any work is done, where the state cannot be kept, or not be gone on from: other data, other options.
+        Before any work is done, if the state cannot be written, or not be resumed: other data, other options.
     NumericalError
-        When ψ fails or is not finite; its `result` holds the last good point.
+        If ψ raises an exception or is not finite; its `result` has the last finite point.
 
     Warns
     -----
     ConvergenceWarning
-        When the run ended without reaching tol, other than by Ctrl-C or the callback: with the residual, tol and the
-        remedy.
+        If the run ended without reaching tol, except by Ctrl-C or the callback: with the residual, tol and the remedy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel, Problem, constraints, solve
+    >>> X = np.random.default_rng(0).standard_normal((100, 30))
+    >>> problem = Problem(LinearModel(X, X[:, 3] - 2 * X[:, 7]), constraints.MCP.from_threshold(0.1), 2.5)
+    >>> result = solve(problem)
+    >>> str(result.status), np.flatnonzero(result.x).tolist(), result.g <= 2.5
+    ('solved', [3, 7], True)
     """
     if unknown:
         raise TypeError(_unknown_option(next(iter(unknown))))

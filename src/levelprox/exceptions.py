@@ -1,4 +1,4 @@
-"""Exceptions and warnings of levelprox.
+"""Exceptions and warnings of levelprox, and the words of their messages.
 
 Input errors are also `ValueError`s, so that code written for scikit-learn catches them. A run that stops early raises
 no error: it returns its best feasible point with a `Status` and a `ConvergenceWarning`. Estimators warn with a subclass
@@ -80,8 +80,17 @@ class LevelproxError(Exception):
     Attributes
     ----------
     hint : Hint or None
-        What can be done about it. It ends the message, where Python's names stand for the parameters; other front ends
-        take `render`.
+        A remedy. It is appended to the message, with the Python names of the parameters; other front ends call
+        `render`.
+
+    Examples
+    --------
+    >>> from levelprox import LevelproxError, LinearModel
+    >>> try:
+    ...     LinearModel([[1.0, 2.0]], [1.0, 2.0])
+    ... except LevelproxError as error:
+    ...     print(type(error).__name__)
+    InvalidInputError
     """
 
     hint: Hint | None = None
@@ -102,13 +111,22 @@ class LevelproxError(Exception):
 
 
 class InvalidInputError(LevelproxError, ValueError):
-    """An argument or the data cannot be used; the message names the argument, the place and the value.
+    """An argument or the data are invalid; the message names the argument, the position and the value.
 
     Parameters
     ----------
     message : str
     hint : Hint, optional
-        What can be done about it.
+        A remedy, appended to the message.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> try:
+    ...     best_subset(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), -1)
+    ... except ValueError as error:  # InvalidInputError is a ValueError
+    ...     print(error)
+    k must be an integer of at least 0, got -1
     """
 
     def __init__(self, message: str = "", hint: Hint | None = None) -> None:
@@ -118,15 +136,67 @@ class InvalidInputError(LevelproxError, ValueError):
 
 
 class InfeasibleError(InvalidInputError):
-    """No point obeys the level, or the given start does not."""
+    """No point satisfies the level, or the given start does not.
+
+    Parameters
+    ----------
+    message : str
+    hint : Hint, optional
+        A remedy, appended to the message.
+
+    Examples
+    --------
+    >>> from levelprox import InfeasibleError, LinearModel, Problem, constraints
+    >>> try:
+    ...     Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), level=-1)
+    ... except InfeasibleError as error:
+    ...     print(error)
+    no feasible point: g(x) >= 0 for all x, got level=-1
+    """
 
 
 class FileFormatError(InvalidInputError):
-    """A file is not what it should be; the message says which file, and where in it."""
+    """A file is damaged or has another format; the message names the file and the position.
+
+    Parameters
+    ----------
+    message : str
+    hint : Hint, optional
+        A remedy, appended to the message.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from levelprox import FileFormatError, load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.lvp")
+    ...     with open(path, "wb") as file:
+    ...         _ = file.write(b"not a model")
+    ...     try:
+    ...         load(path)
+    ...     except FileFormatError:
+    ...         print("not a model file")
+    not a model file
+    """
 
 
 class CheckpointError(LevelproxError):
-    """A checkpoint cannot be written, read, or continued from; the message names the file and the difference."""
+    """A checkpoint cannot be written, read or resumed; the message names the file and the difference.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from levelprox import CheckpointError, LinearModel, Problem, constraints, solve
+    >>> model = LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "run.checkpoint")
+    ...     _ = solve(Problem(model, constraints.L1(), 1.0), checkpoint=path)
+    ...     try:
+    ...         solve(Problem(model, constraints.L1(), 2.0), checkpoint=path, resume=True)
+    ...     except CheckpointError:
+    ...         print("the checkpoint belongs to another problem")
+    the checkpoint belongs to another problem
+    """
 
 
 class CheckpointLockedError(CheckpointError):
@@ -134,12 +204,25 @@ class CheckpointLockedError(CheckpointError):
 
 
 class NumericalError(LevelproxError, ArithmeticError):
-    """The objective returned something that is not finite, or failed.
+    """The objective returned a value that is not finite, or raised an exception.
 
-    Attributes
+    Parameters
     ----------
-    result : Result or None
-        What the run had reached: `result.x` is the last good, feasible point.
+    message : str
+    result : Result, optional
+        State of the run: `result.x` is the last finite, feasible point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import NumericalError, constraints, minimize
+    >>> def psi(x):
+    ...     return np.nan, np.zeros(x.size)
+    >>> try:
+    ...     minimize(psi, constraints.L1(), 1.0, n=2)
+    ... except NumericalError as error:
+    ...     print(error)
+    the objective is not finite at the start: it is nan at x0
     """
 
     def __init__(self, message: str, result: Result | None = None) -> None:
@@ -148,12 +231,20 @@ class NumericalError(LevelproxError, ArithmeticError):
 
 
 class BackendError(LevelproxError, RuntimeError):
-    """Workers, a scheduler or a device do not answer any more, or a file changes while it is used.
+    """Workers, a scheduler or a device do not respond, or a file changes while it is read.
 
-    Attributes
+    Parameters
     ----------
-    result : Result or None
-        What the run had reached: `result.x` is the last good, feasible point.
+    message : str
+    result : Result, optional
+        State of the run: `result.x` is the last finite, feasible point.
+
+    Examples
+    --------
+    >>> from levelprox import BackendError
+    >>> error = BackendError("no worker responds")
+    >>> print(error.result)
+    None
     """
 
     def __init__(self, message: str, result: Result | None = None) -> None:
@@ -164,7 +255,20 @@ class BackendError(LevelproxError, RuntimeError):
 class ConvergenceWarning(UserWarning):
     """A run ended before it reached its tolerance, or its problem has no solution.
 
-    The returned point is feasible; `status` and `message` of the result say why the run ended.
+    The returned point is feasible; `status` and `message` of the result state why the run ended.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from levelprox import ConvergenceWarning, LinearModel, Problem, constraints, solve
+    >>> X = np.random.default_rng(0).standard_normal((50, 20))
+    >>> problem = Problem(LinearModel(X, X[:, 0] + X[:, 1]), constraints.L1(), 1.0)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = solve(problem, subsolver="spectral", max_iter=1)
+    >>> issubclass(caught[0].category, ConvergenceWarning), str(result.status)
+    (True, 'max_iter')
     """
 
 
@@ -211,3 +315,8 @@ def warn(message: str, category: type[Warning] | None = None) -> None:
     except ValueError:  # a standard error that is closed, where warnings expect a file or none
         if not getattr(sys.stderr, "closed", False):
             raise
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Return "1 feature", "2 features" for a message; `plural` is for nouns that take no s."""
+    return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"

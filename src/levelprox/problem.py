@@ -165,22 +165,31 @@ class FeatureProblem:
 
 @dataclass(frozen=True, eq=False)
 class Problem(FeatureProblem):
-    """min ψ(x) s.t. Σ_j ω_j φ(|x_j|) ≤ η; |x_j| is ‖x_j‖₂ where a feature has several coefficients.
+    """The problem min ψ(x) s.t. Σ_j ω_j φ(|x_j|) ≤ η.
+
+    For features with several coefficients |x_j| is ‖x_j‖₂.
 
     Parameters
     ----------
     objective : Objective
-        ψ; its `width` says how many coefficients a feature has.
+        ψ; its `width` is the number of coefficients of a feature.
     constraint : Constraint
         φ, one coordinate of g.
     level : float
         η ≥ 0, finite.
     weights : array-like of shape (n_features,), optional
-        ω ≥ 0. A feature of weight 0 is unpenalized: it never counts (an intercept, a feature that must stay).
-        The objective's own intercept has weight 0, whatever is given; its entry may be left out.
+        ω ≥ 0. A feature with weight 0 is unpenalized (an intercept, a feature that must stay). The intercept of the
+        objective always has weight 0; its entry may be omitted.
     nonnegative : bool or array-like of bool of shape (d,), optional
-        Which coordinates must not be negative. True does not speak of the objective's own intercept. Not to be had
-        where a feature has several coefficients.
+        Coordinates that must be nonnegative. True excludes the intercept of the objective. Not supported for features
+        with several coefficients.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints
+    >>> problem = Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.5)
+    >>> problem.g([0.5, -1.0]), problem.is_feasible([0.5, -1.0]), problem.is_feasible([1.0, 1.0])
+    (1.5, True, False)
     """
 
     objective: Objective

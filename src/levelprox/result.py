@@ -1,32 +1,33 @@
-"""Results, statuses and states, and the interface between methods and the driver.
-
-A method is a generator of states (`Method`, below). All it knows of time limits, callbacks and checkpoints is a
-`Context`; the driver (`driver/driver.py`) implements it.
-"""
+"""Statuses, iterates, states and results of runs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from levelprox._typing import Features, Vector
 
 if TYPE_CHECKING:
     from levelprox.certificate import Certificate
     from levelprox.certificate.null_model import NullFit
     from levelprox.theory import Parameters
 
-Vector = NDArray[np.float64]
-Value = TypeVar("Value")
-State = TypeVar("State")
+Phase = Literal["free", "level", "continuation", "last"]  # of a run of `solve`
 
 
 class Status(IntEnum):
-    """Why a run ended. Append-only: a code never changes its meaning."""
+    """Reason for the end of a run. Append-only: the meaning of a code never changes.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, Status, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.0))
+    >>> result.status == Status.SOLVED, str(result.status), int(result.status), result.status.success
+    (True, 'solved', 0, True)
+    """
 
     SOLVED = 0  #: KKT residual at most tol, recomputed from the data
     SOLVED_INACCURATE = 1  #: tol not reached, but 100 tol was, or the paper's milder rule where asked for
@@ -72,222 +73,6 @@ class StopReason(StrEnum):
 CUT_SHORT_STOPS = (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
 
 
-class Stop(TimeoutError):  # noqa: N818  # a request, not an error
-    """End a run: the time is up, or the callback returned True.
-
-    Parameters
-    ----------
-    status : Status
-    """
-
-    def __init__(self, status: Status = Status.TIME_LIMIT) -> None:
-        super().__init__(str(status))
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a run ends at the latest.
-
-    Parameters
-    ----------
-    seconds : float, default=inf
-        Of wall-clock time, for each call.
-    max_iter : float, default=inf
-        Steps, as the method counts them, of all calls together.
-
-    Examples
-    --------
-    >>> from levelprox import Limits
-    >>> Limits(seconds=60)
-    Limits(seconds=60, max_iter=inf)
-    """
-
-    seconds: float = math.inf
-    max_iter: float = math.inf
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """What a run reports while it runs.
-
-    Parameters
-    ----------
-    record : object, optional
-        The first argument of the callback; None for progress that is shown but not passed to the callback.
-    x : ndarray, optional
-        The second argument of the callback, read-only; a callback of records alone gets none.
-    text : str
-        What a progress bar shows between two records.
-
-    Examples
-    --------
-    >>> from levelprox import Progress
-    >>> Progress(record=3).record
-    3
-    """
-
-    record: Any = None
-    x: Vector | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Ending:
-    """What a method says of the end of a run; the driver makes a sentence of it.
-
-    Attributes
-    ----------
-    status : Status
-    figures : str
-        Loss, residual and the like, without a full stop.
-    steps : str
-        Such as "after 3 outer steps"; empty for methods that do not count steps.
-    opening : str
-        How the sentence begins, where the words of its status do not fit.
-    remedy : str
-        What the user can change: a sentence.
-    notes : tuple of str
-        Sentences that follow.
-    advice : str
-        A sentence that is added if there is a warning.
-    warns : bool
-        True to warn whatever the status; statuses that were not requested always do.
-    """
-
-    status: Status
-    figures: str
-    steps: str = ""
-    opening: str = ""
-    remedy: str = ""
-    notes: tuple[str, ...] = ()
-    advice: str = ""
-    warns: bool = False
-
-
-class Context(Protocol):
-    """All that a method knows of the outside world.
-
-    Attributes
-    ----------
-    problem : object
-        What `drive` was called with.
-    rng : Generator
-        Random numbers; their state is part of a checkpoint.
-    limits : Limits
-    warnings : list of str
-        What was warned of.
-    elapsed : float
-        Seconds since the run began, earlier calls of a resumed run included.
-    stopped : bool
-        True once the callback has returned True.
-    cut_short : bool
-        True once a limit or the callback has ended the run: what is found from then on is not written to a checkpoint.
-    """
-
-    problem: Any
-    rng: np.random.Generator
-    limits: Limits
-    warnings: list[str]
-
-    @property
-    def elapsed(self) -> float: ...
-
-    @property
-    def stopped(self) -> bool: ...
-
-    @property
-    def cut_short(self) -> bool: ...
-
-    def check(self) -> None:
-        """Raise `Stop` if the time is up or the callback has returned True."""
-
-    def seconds_left(self) -> float:
-        """Return the seconds left, 0 once the callback has returned True, for compiled loops that keep time."""
-
-    def may_step(self, taken: int) -> bool:
-        """Return whether a step may follow the `taken` steps so far; if not, the run ends with `Status.MAX_ITER`."""
-
-    def report(self, progress: Progress) -> None:
-        """Call the callback."""
-
-    def once(self, work: Callable[[], Value]) -> Value:
-        """Return the result of `work`; a resumed run takes it from the checkpoint."""
-
-    def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
-        """Apply `step` until its second result is True; a resumed run begins after the last step that is known."""
-
-    def run(self, name: str, method: Method[Any], problem: Any, max_iter: float = math.inf) -> Any:
-        """Drive another method inside this run, within the time left; `name` is its part of the checkpoint."""
-
-    def warn(self, message: str) -> None:
-        """Warn, and record the warning for the result."""
-
-    def message(self, ending: Ending) -> str:
-        """Return the message of the result; warn if the run did not end as requested."""
-
-    def certified(self, state: Any, status: Status, tol: float) -> Result:
-        """Return the result of a run that ended with x = `state.best`, with a certificate recomputed from the data."""
-
-
-class Method(Generic[State]):
-    """A method: the base class of everything that the driver runs.
-
-    A run calls `init`, then `steps`, then `finish`, in this order. Yield a state whenever there is a new one: the
-    driver writes it to the checkpoint and ends the run there if a limit or the callback says so. `check` of the
-    context ends it between two states.
-
-    Attributes
-    ----------
-    kinds : tuple of type
-        The dataclasses and enums that states consist of, the type of the state included: checkpoints contain no others.
-    replays : bool
-        How a run is resumed. False: `steps` is called with the last state that was written. True: `steps` is called
-        with the first state and repeats what it did, with results of `Context.once` and `Context.repeated` taken
-        from the checkpoint; states are not written.
-    saved_as : str
-        The part of the checkpoint to use; empty for all of it.
-    tol : float
-        On the KKT residual; `finish` compares with it.
-
-    Examples
-    --------
-    See `drive`, and docs/driver.md for a method with every part.
-
-    >>> from levelprox import Method
-    >>> Method.replays, Method.tol
-    (False, 1e-06)
-    """
-
-    kinds: tuple[type, ...] = ()
-    replays: bool = False
-    saved_as: str = ""
-    tol: float = 1e-6
-
-    def init(self, problem: Any, ctx: Context) -> State:
-        """Return the first state: a frozen dataclass, whose `best` is feasible. No time limit interrupts it."""
-        raise NotImplementedError
-
-    def steps(self, state: State, ctx: Context) -> Generator[State, None, Status | None]:
-        """Yield one state after another, and return the status; None is `Status.SOLVED`."""
-        raise NotImplementedError
-
-    def finish(self, state: State, status: Status, ctx: Context) -> Any:
-        """Return the result of a run that ended with this state and status."""
-        return ctx.certified(state, status, self.tol)
-
-    def progress(self) -> Progress | None:
-        """Return what to report between two states, or None."""
-        return None
-
-    def memory(self) -> Any:
-        """Return, as plain data, what has to be restored after a replay; None if the last result is incomplete."""
-        return {}
-
-    def restore(self, memory: Any) -> None:
-        """Restore what `memory` returned."""
-
-
 @dataclass(frozen=True, eq=False)
 class Kinks:
     """What smoothing knows of a loss with kinks: the state of a method of multipliers.
@@ -312,31 +97,41 @@ class Kinks:
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """x^k with what is known there, so that nothing is computed twice.
+    """An iterate x^k with the quantities computed there, so that none is computed twice.
 
     Attributes
     ----------
     x : ndarray of shape (d,)
+        The point.
     psi : float
         ψ(x).
     gradient : ndarray of shape (d,)
         ∇ψ(x).
     multiplier : float
-        The subproblem's multiplier y of g_k ≤ η_k at the last inner step.
+        Multiplier y of g_k ≤ η_k in the subproblem, at the last inner step.
     step : float
-        The step length the subsolver would try next.
+        Step length that the subsolver would try next.
     stop : StopReason
         Why the subsolver stopped.
     n_inner, n_grad, n_proj : int
         Inner steps, evaluations of ψ with its gradient, and projections, of this outer step.
     kinks : Kinks, optional
-        Where losses with kinks are smoothed.
+        State of `smoothing`, for losses with kinks.
     margins : ndarray, optional
-        z = Ax + o, where the subsolver keeps them.
+        z = Ax + o, if the subsolver stores them.
     hessian : ndarray of shape (d, d), optional
-        The convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
+        Convex second-order model of ψ, at x or at a point so near that it predicted the last step well.
     features : ndarray of int, optional
-        The working set on which x was found.
+        Working set on which x was found.
+
+    Examples
+    --------
+    A subsolver gets an iterate and returns the next one:
+
+    >>> import numpy as np
+    >>> from levelprox import Iterate
+    >>> Iterate(x=np.zeros(2), psi=1.5, gradient=np.array([1.0, -2.0])).psi
+    1.5
     """
 
     x: Vector
@@ -351,7 +146,7 @@ class Iterate:
     kinks: Kinks | None = None
     margins: Vector | None = None
     hessian: Vector | None = None
-    features: NDArray[np.intp] | None = None
+    features: Features | None = None
 
     def at_cost_of(self, other: Iterate) -> Iterate:
         """The same point, with the work that another took."""
@@ -373,9 +168,34 @@ def relative_change(last: Vector, x: Vector) -> float:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a run's history: what an outer step k reached, and what the run had cost by then.
+    """One entry of the history of a run: the point after outer step k, and the work so far.
 
-    `n_grad` counts evaluations of ψ with its gradient and `seconds` the wall-clock time, both since the run began.
+    Attributes
+    ----------
+    k : int
+        Outer step.
+    eta_k : float
+        Level η_k of the step.
+    psi, g : float
+        ψ(x^k) and g(x^k).
+    kkt : float
+        KKT residual.
+    multiplier : float
+        Multiplier y.
+    change : float
+        ‖x^k − x^{k−1}‖ / ‖x^k‖.
+    n_grad : int
+        Evaluations of ψ with its gradient since the run began.
+    seconds : float
+        Wall-clock time since the run began.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.0))
+    >>> last = result.history[-1]
+    >>> last.k == result.n_outer, round(last.g, 6)
+    (True, 1.0)
     """
 
     k: int
@@ -391,7 +211,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: the problem widened by `factor`, and where its rough solution ended.
+    """One stage: the problem rescaled by `factor`, and where its rough solution ended.
 
     Attributes
     ----------
@@ -412,46 +232,125 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
+class RunState:
+    """The state of a run of `solve` between two steps: all that is needed to continue from there, as plain data.
+
+    Attributes
+    ----------
+    phase : str
+    done : int
+        Steps of the phase.
+    status : Status or None
+        The status that the last step has reached; None if steps follow.
+    at : Iterate
+        The best point.
+    g_begin : float
+        g where the phase began: schedules of levels begin there.
+    direct : Iterate or None
+        What the direct start has reached, during a continuation and after it.
+    after : (Stage, Iterate) or None
+        The last stage of the continuation that is done.
+    came_from : (ndarray, float) or None
+        x^{k−1} and η_k of the last step.
+    still : int
+        Steps without any movement.
+    counts : tuple of int
+        Outer steps, inner steps, evaluations of ψ with its gradient, projections.
+    history : tuple of Record
+    stages : tuple of Stage
+    seconds : float
+        Wall-clock time so far.
+    rng : dict
+        The state of the generator of random numbers.
+    """
+
+    phase: Phase
+    done: int = 0
+    status: Status | None = None
+    at: Iterate = field(kw_only=True)
+    g_begin: float = 0.0
+    direct: Iterate | None = None
+    after: tuple[Stage, Iterate] | None = None
+    came_from: tuple[Vector, float] | None = None
+    still: int = 0
+    counts: tuple[int, int, int, int] = (0, 0, 0, 0)
+    history: tuple[Record, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    seconds: float = 0.0
+    rng: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Iterate:
+        """The best point, feasible."""
+        return self.at
+
+    @property
+    def n_outer(self) -> int:
+        """Outer steps."""
+        return self.counts[0]
+
+    @property
+    def complete(self) -> bool:
+        """False if Ctrl-C or a value that is not finite has cut the last step short."""
+        return self.at.stop not in CUT_SHORT_STOPS
+
+    def counted(self, work: Iterate, outer: int = 0, **changes: Any) -> RunState:
+        """Return the state with the work of an iterate and so many outer steps added."""
+        more = (outer, work.n_inner, work.n_grad, work.n_proj)
+        counts = tuple(a + b for a, b in zip(self.counts, more, strict=True))
+        return replace(self, counts=counts, done=self.done + outer, **changes)  # type: ignore[arg-type]  # four of them
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
-    """What `solve` returns.
+    """Result of `solve`.
 
     Attributes
     ----------
     x : ndarray of shape (d,)
-        Obeys g(x) ≤ η whatever stopped the run.
+        The solution. g(x) ≤ η holds for every status.
     status : Status
+        Why the run ended.
     message : str
-        One sentence, with the figures and, where there is one, the remedy.
+        One sentence with the figures and, if there is one, a remedy.
     certificate : Certificate
-        Recomputed from (problem, x) after the run, trusting nothing that the run computed but its scale, the null
-        fit, which is a function of the problem alone.
+        Recomputed from (problem, x) after the run. From the run it uses only the scale (the null fit), which is a
+        function of the problem alone.
     history : tuple of Record
-        The last outer steps, at most 1000 of them.
+        The last outer steps, at most 1000.
     n_outer, n_inner, n_grad, n_proj : int
         Outer steps, inner steps, evaluations of ψ with its gradient, projections.
     wall_s : float
-        Seconds of wall-clock time.
+        Wall-clock time in seconds.
     phase_s : dict of str to float
-        Of these, what went into "start" (the null fit), "steps" and "certificate".
+        The same by phase: "start" (the null fit), "steps" and "certificate".
     gamma : float
-        The proximal weight γ used.
+        Proximal weight γ.
     subsolver, levels, start : str
-        What was run.
+        The options that were used.
     surrogate : {"paper", "concave", "group"}
-        How g was replaced by a convex function; "group" is "concave" where a feature has several coefficients.
+        How g was replaced by a convex function; "group" is "concave" for features with several coefficients.
     stages : tuple of Stage
-        The wider problems that a continuation went through.
+        The rescaled problems of a continuation.
     parameters : theory.Parameters, optional
-        K, T_k and the other numbers of the paper's corollaries, where preset="paper" set them.
+        K, T_k and the other numbers of the paper's corollaries, with preset="paper".
     tol : float
+        Tolerance of the run.
     random_state : object
         As given.
     warnings : tuple of str
-        What was warned of.
+        Texts of the warnings.
     environment : dict of str to str
-        What it ran on: dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
+        dtype of the arithmetic, backend, threads, and the versions of levelprox, NumPy and Python.
     null : NullFit, optional
-        The fit without any feature that counts, with which `certify` need not fit it once more.
+        The fit without penalized features, which `certify` can reuse.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, Problem, constraints, solve
+    >>> result = solve(Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 3.0]), constraints.L1(), 2.0))
+    >>> str(result.status), result.x.round(6).tolist(), round(result.g, 6)
+    ('solved', [0.0, 2.0], 2.0)
     """
 
     x: Vector

@@ -17,8 +17,9 @@ from levelprox import MultinomialModel, OneVsRestModel, Problem, SparseClassifie
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign
 from levelprox.losses import Multinomial
+from levelprox.methods import Stop
 from levelprox.methods.continuation import continues
-from levelprox.result import Status, Stop
+from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
 from levelprox.subset.newton import gap_bound, newton_step

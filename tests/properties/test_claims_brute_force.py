@@ -103,6 +103,7 @@ def test_claims_hold_by_brute_force(loss, part):
         # Steps followed the rounding errors of a basis, where columns differ in a few samples: coefficients of 1e15.
         *((seed, None, None) for seed in (5000130, 5036287)),
         (6012751, None, None),  # last digits of columns with a large mean were taken for rounding
+        (6007893, None, None),  # an honest gamma model was refuted by a gain of 1e-12 of the null loss
         (5031842, None, None),  # an honest model with a loss of 2e-23, all of it rounding, was refuted
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Rescaled
 from tests.support.constraint_cases import PAPER
 from tests.support.estimator_cases import may_diverge
 from tests.support.long_runs import LONG
@@ -19,7 +19,7 @@ DIGITS = 60
 
 def exact_phi(constraint: Constraint, t: mpmath.mpf) -> mpmath.mpf:
     """φ(t) by the formulas of the paper."""
-    if isinstance(constraint, Widened):
+    if isinstance(constraint, Rescaled):
         return exact_phi(constraint.constraint, t / mpmath.mpf(constraint.factor))
     lam, h = PAPER[type(constraint)](constraint)
     return lam * t - h(t)[0]

@@ -15,12 +15,11 @@ import pytest
 
 from levelprox import _kernels, theory
 from levelprox.constraints import MCP, SCAD, Constraint
-from levelprox.methods import lcpp, surrogate
+from levelprox.methods import lcpp
+from levelprox.methods.lcpp import linearise
 from levelprox.methods.levels import Geometric, Harmonic
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import Spectral
+from levelprox.methods.subsolvers import Spectral, Subproblem
 from levelprox.methods.subsolvers import _minibatch as minibatch
-from levelprox.methods.surrogate import linearise
 from tests.support import ROOT
 from tests.support import paper_complexity as complexity
 from tests.support import paper_optimality as optimality
@@ -105,21 +104,21 @@ def slope_without_h(patch):
 
 
 def u_flipped(patch):
-    patch.setattr(surrogate, "linearise", lambda *args: (s := linearise(*args)) and replace(s, u=-s.u))
+    patch.setattr(lcpp, "linearise", lambda *args: (s := linearise(*args)) and replace(s, u=-s.u))
 
 
 def u_not_divided_by_lambda(patch):
-    patch.setattr(surrogate, "linearise", lambda *args: (s := linearise(*args)) and replace(s, u=s.lam * s.u))
+    patch.setattr(lcpp, "linearise", lambda *args: (s := linearise(*args)) and replace(s, u=s.lam * s.u))
 
 
 def tau_without_the_sum(patch):
     """τ = (η_k − g(x))/λ: x^{k−1} is no longer in the set."""
-    radius = surrogate._radius
+    radius = lcpp._radius
 
     def smaller(constraint, at, support, price, level, weights):
         return radius(constraint, at, support, 0 * price, level, weights)
 
-    patch.setattr(surrogate, "_radius", smaller)
+    patch.setattr(lcpp, "_radius", smaller)
 
 
 def multiplier_not_divided_by_lambda(patch):

@@ -18,10 +18,10 @@ def no_data_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_any_folder_a_small_likeness_is_generated_and_says_so(name):
+def test_without_any_folder_a_small_substitute_is_generated_and_says_so(name):
     split = load(name, Places())
     assert split.source == source(name, Places())
-    assert split.source.kind == "generated" and split.source.label == f"{name} (generated likeness)"
+    assert split.source.kind == "generated" and split.source.label == f"{name} (generated substitute)"
     assert split.source.note and split.loss == FORMS[name].loss
     assert split.X.shape[1] == split.X_test.shape[1] and split.X.shape[0] == split.b.size > 2 * split.b_test.size > 0
     assert split.X_test.shape[0] == split.b_test.size
@@ -39,7 +39,7 @@ def test_without_any_folder_a_small_likeness_is_generated_and_says_so(name):
         assert abs(split.b.mean()) < 1e-9 * split.b.std()
 
 
-def test_likenesses_are_like_what_they_stand_for():
+def test_substitutes_are_like_what_they_stand_for():
     X, b = generated.text(200, 500, length=30, seed=0)
     np.testing.assert_allclose((X * X).sum(axis=1), 1)
     assert set(b) == {-1.0, 1.0} and abs(b.mean()) < 0.2 and 0.01 < X.nnz / (200 * 500) < 0.06
@@ -110,7 +110,7 @@ def test_stand_ins_say_so_and_the_exact_one_does_not(folder, name, label):
         np.testing.assert_array_equal([*split.b, *split.b_test], [0.5, -1.5, 0.5, 0.5, 2.5, -1.5])
 
 
-def test_every_name_has_an_original_a_stand_in_and_a_likeness():
+def test_every_name_has_an_original_a_stand_in_and_a_substitute():
     for table in (ORIGINALS, STAND_INS, FORMS, generated.GENERATED):
         assert set(table) == set(NAMES)
 

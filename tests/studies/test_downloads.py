@@ -100,7 +100,7 @@ def test_a_download_is_checked_pinned_and_loaded(get, site, tmp_path, data):
     status, printed, _ = data("check", "--dir", tmp_path)
     assert status == 0 and printed.count("there, as pinned") == 2 and "r.bz2: not there" in printed
     status, printed, _ = data("list", "--dir", tmp_path)
-    assert status == 0 and "rcv1.binary: original\n" in printed and "real-sim (generated likeness): gen" in printed
+    assert status == 0 and "rcv1.binary: original\n" in printed and "real-sim (generated substitute): gen" in printed
 
 
 def test_originals_get_the_papers_form(get, tmp_path):

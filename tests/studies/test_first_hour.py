@@ -46,7 +46,7 @@ def test_twelve_sets_of_every_kind():
 def test_every_set_can_be_had_without_a_folder_and_is_split_the_same_way(name, monkeypatch):
     monkeypatch.delenv("LEVELPROX_DATA", raising=False)
     one = data(name)
-    assert one.source in ("scikit-learn", "generated", "likeness")
+    assert one.source in ("scikit-learn", "generated", "substitute")
     X, X_test, y, y_test = one.split()
     assert X.shape[0] == y.size and X_test.shape[0] == y_test.size
     assert y_test.size == pytest.approx(0.3 * one.y.size, abs=1)

@@ -41,7 +41,7 @@ def test_the_page_says_everything_and_escapes_it(tmp_path):
     path = write_page(tmp_path / "index.html", [a_report(csv=tmp_path / "small.csv")], Scope(Places(), quick=True))
     page = path.read_text()
     for said in (
-        "--quick", "mnist (generated likeness)", "Figure 2: LCPP is below DCCP", "2.3e-6 &lt;mnist&gt;", ">missed<",
+        "--quick", "mnist (generated substitute)", "Figure 2: LCPP is below DCCP", "2.3e-6 &lt;mnist&gt;", ">missed<",
         ">holds<", ">open<", "&lt;script&gt;alert(1)", "fig mosek, fig scs: no licence", "it &lt;died&gt;", "67 min",
         'href="small.csv"', 'alt="Objective &quot;and&quot; seconds"', "&lt;other&gt;", "fig dccp: ended",
         "2 tasks have not been run yet", "levelprox ", "cvxpy ", "data:image/svg+xml;base64,",

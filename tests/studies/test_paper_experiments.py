@@ -41,7 +41,7 @@ def tiny_data(monkeypatch):
 
 
 def dataset(name):
-    return {"name": name, "rows": None, "label": f"{name} (a likeness)"}
+    return {"name": name, "rows": None, "label": f"{name} (a substitute)"}
 
 
 def stored(rows):
@@ -195,7 +195,7 @@ def test_one_sentence_says_on_which_sets_the_order_is_the_papers():
 
 def test_other_data_are_ranked_but_not_held_against_the_papers_errors():
     for errors, same in ((errors_of(90.0, 2.0, 1.0, 1.0), "the same"), (errors_of(90.0, 2.0, 3.0, 3.0), "another")):
-        outcome = TableErrors().outcome(table(errors, label="mnist (a likeness)"), SCOPE)
+        outcome = TableErrors().outcome(table(errors, label="mnist (a substitute)"), SCOPE)
         assert [claim.holds for claim in outcome.claims] == [None] * 6
         assert all("Other data" in claim.remark for claim in outcome.claims)
         assert all(f"{same} order" in claim.remark for claim in outcome.claims[-2:])

@@ -416,7 +416,7 @@ def test_list_and_data(capsys):
     assert main(["list"], small_studies.studies) == 0
     assert "small            A small <experiment>" in capsys.readouterr().out
     assert main(["data", "list"]) == 0
-    assert "mnist (generated likeness)" in capsys.readouterr().out
+    assert "mnist (generated substitute)" in capsys.readouterr().out
 
 
 def test_help_does_not_import_what_takes_long():

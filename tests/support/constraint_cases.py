@@ -23,7 +23,7 @@ from levelprox.constraints import (
     Log,
     Lp,
     NegativeLp,
-    Widened,
+    Rescaled,
 )
 from tests.support.long_runs import LONG
 from tests.support.registries import (
@@ -51,7 +51,7 @@ def scale(constraint: Constraint) -> float:
 
 def knots(constraint: Constraint) -> list[float]:
     """Return where the slope has a kink."""
-    if isinstance(constraint, Widened):
+    if isinstance(constraint, Rescaled):
         return [constraint.factor * place for place in knots(constraint.constraint)]
     if isinstance(constraint, Custom):
         return [1.0] if constraint.h is huber else []

@@ -43,6 +43,9 @@ _NOTHING_LEFT, _DIGITS = 1e-18, 60
 _LITTLE = (SPANNED, 1e-13, _DOUBTFUL, 1e-9, 1e-6)
 _STEPS = 4.0 ** np.arange(-12, 13)  # line search
 _ENOUGH = 1e-13  # of the null loss: Newton decrement at which a refit ends
+_PIECEWISE = ("squared_hinge", "huber")  # losses whose curvature is 0 on half-lines
+_NEXT_TO = 1e-6  # relative distance to the end of such a half-line
+_CURVED = 1e-9  # least eigenvalue of ΣsQQᵀ over samples with curvature: below, a small Newton decrement proves nothing
 _UNEVEN = 1e-6  # weights far apart, relative to the largest
 _GAP = 1e-9  # of the null loss: duality gap at which a linear program is solved
 
@@ -315,6 +318,7 @@ class Oracle:
         for features in whole:
             allowed = [self.known[part] for part in parts[features] if np.all(self.known[part].x[:-1, 0][signs] >= 0)]
             best = min(allowed, key=lambda fit: fit.psi)
+            best = replace(best, least=min(fit.least for fit in allowed))
             out.append(self._with_linear_program(features, best) if self.case.loss in KINKED else best)
         return out
 
@@ -614,11 +618,21 @@ def smooth_fits(
             z = np.where(moved[:, None], offset + np.einsum("snp,sp->sn", part, a[alive]), z)
             psi = np.where(moved, loss_value(name, parameter, z, b) @ s, psi)
             proved[alive] = small
+            if name in _PIECEWISE and small.any():  # directions without curvature may still lower ψ
+                proved[alive[small]] = _is_curved(name, parameter, part[small], s, z[small], b)
             going = ~small & (moved & (falls > 0))
             alive, z, psi = alive[going], z[going], psi[going]
             if not alive.size:
                 break
     return a, proved
+
+
+def _is_curved(name: str, parameter: float, Q: Double, s: Double, z: Double, b: Double) -> NDArray[np.bool_]:
+    """Whether ψ is curved in all directions, with samples next to the end of a half-line counted as beyond it."""
+    inside = 1 - b * z > _NEXT_TO if name == "squared_hinge" else abs(b - z) < (1 - _NEXT_TO) * parameter
+    H = Q.transpose(0, 2, 1) @ ((s * inside)[:, :, None] * Q)
+    H = H + np.where((Q == 0).all(axis=1), 1.0, 0.0)[:, :, None] * np.eye(Q.shape[2])
+    return np.asarray(np.linalg.eigvalsh(H)[:, 0] > _CURVED)
 
 
 def _solved(H: Double, g: Double) -> Double:

@@ -10,12 +10,10 @@ import numpy as np
 
 from levelprox import Iterate, LinearModel, Problem
 from levelprox.constraints import MCP, SCAD, Exp, Log, Lp, NegativeLp
-from levelprox.methods import surrogate
-from levelprox.methods.lcpp import lcpp
+from levelprox.methods import lcpp as algorithm
+from levelprox.methods.lcpp import lcpp, linearise
 from levelprox.methods.levels import Harmonic
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import Spectral, Subsolver
-from levelprox.methods.surrogate import Surrogate, linearise
+from levelprox.methods.subsolvers import Spectral, Subproblem, Subsolver, Surrogate
 
 SIX = [MCP(1.5, 2.0), SCAD(0.6, 3.7), Exp(1.2), Log(3.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.5)]
 ROUNDING = 1e-10
@@ -145,7 +143,7 @@ def follow(problem, etas, gamma, subsolver, K, start=None, rng=None, exact=None)
     smooth = problem if exact is None else replace(problem, objective=exact)
     before = start_at(smooth, np.zeros(problem.dimension) if start is None else start)
     steps = []
-    run = lcpp(problem, before, etas, gamma, subsolver, surrogate.linearise, rng=rng)
+    run = lcpp(problem, before, etas, gamma, subsolver, algorithm.linearise, rng=rng)
     for k, (eta, after) in zip(range(1, K + 1), run, strict=False):
         g_k = papers_surrogate(problem.constraint, before.x, eta)
         subproblem = Subproblem(smooth.objective, g_k, before.x, gamma)

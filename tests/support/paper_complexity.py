@@ -10,9 +10,8 @@ import numpy as np
 
 from levelprox import LinearModel, Problem, theory
 from levelprox.constraints import MCP
-from levelprox.methods import lcpp, surrogate
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, SVRG, Nesterov
+from levelprox.methods import lcpp
+from levelprox.methods.subsolvers import ACSA, SVRG, Nesterov, Subproblem
 from levelprox.objectives import Stochastic
 from tests.support.paper_cases import (
     SIX,
@@ -235,7 +234,7 @@ def assert_corollary_with_kinks(constraint):
     assert_at_most(K * p.zeta, p.Z, "Σ ζ_k")
     before, missed = start_at(problem, np.zeros(8)), []
     for eta, after in itertools.islice(
-        lcpp.lcpp(problem, before, harmonic(problem), gamma, ACSA(steps=p.steps), surrogate.linearise), K
+        lcpp.lcpp(problem, before, harmonic(problem), gamma, ACSA(steps=p.steps), lcpp.linearise), K
     ):
         subproblem = Subproblem(psi, papers_surrogate(constraint, before.x, eta), before.x, gamma)
         best = solved_with_kinks(subproblem, X, psi.target)

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from levelprox import Function, Problem, certify, projection, theory
 from levelprox.constraints import MCP, SCAD
-from levelprox.methods import surrogate
+from levelprox.methods import lcpp as algorithm
 from levelprox.methods.levels import Geometric, Harmonic
 from levelprox.methods.subsolvers import Spectral
 from tests.support import reference
@@ -151,7 +151,7 @@ def check_lemma_bound_dual_value():
     grid = np.linspace(-40, 40, 1601)[:, None]
     for constraint in SIX:
         for at in (0.0, 0.01, -0.3, 1.0, -2.5, 30.0):
-            g_k = surrogate.linearise(constraint, np.array([at]), 100.0)
+            g_k = algorithm.linearise(constraint, np.array([at]), 100.0)
             least = min(g_k.value(x) for x in grid)
             assert_at_most(g_k.value(np.zeros(1)), least, f"ḡ(0; {at}) is least, {constraint}")
 

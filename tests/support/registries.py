@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp, Widened
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp, Rescaled
 from levelprox.designs import Design, ScaledDesign, as_design
 from levelprox.losses import (
     Absolute,
@@ -80,9 +80,9 @@ CONSTRAINTS: list[Constraint] = [
 ]
 
 # Each of them seen through a wider lens, as continuation does; and some through a very wide one.
-WIDENED = [
-    *(Widened(constraint, 8.0) for constraint in CONSTRAINTS),
-    *(Widened(constraint, 2.0**30) for constraint in (MCP(2, 0.25), Exp(5), Log(1000), Lp(0.1, 2))),
+RESCALED = [
+    *(Rescaled(constraint, 8.0) for constraint in CONSTRAINTS),
+    *(Rescaled(constraint, 2.0**30) for constraint in (MCP(2, 0.25), Exp(5), Log(1000), Lp(0.1, 2))),
 ]
 
 # Every loss, those with a parameter also away from its default, those with a kink also smoothed.

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Subgradients

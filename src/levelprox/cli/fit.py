@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli import _options as options
 from levelprox.cli._data import check_input, check_outputs, reading_options
 from levelprox.cli._fitting import Fitted, Fitting, Results
@@ -25,6 +24,7 @@ from levelprox.cli._process import (
     printed_warnings,
 )
 from levelprox.cli._settings import Backend, Checkpointing, Settings
+from levelprox.exceptions import counted
 
 
 def fit(

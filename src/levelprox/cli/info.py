@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli import _options as options
 from levelprox.cli._data import as_classes, check_input, infer_task_from_target, read_training, reading_options
 from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
 from levelprox.cli._process import Exit, printed_warnings, reading
+from levelprox.exceptions import counted
 
 _LENGTH_BYTES = 8  # before the header of a model or checkpoint
 _MAX_CLASSES_SHOWN = 20

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from levelprox._runtime.plurals import counted
 from levelprox.cli import _options as options
 from levelprox.cli._data import (
     NameLookup,
@@ -34,6 +33,7 @@ from levelprox.cli._process import (
     printed_warnings,
 )
 from levelprox.cli._settings import Settings
+from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
     from levelprox.io.data import Data

@@ -8,8 +8,9 @@ from levelprox.constraints.logarithm import Log
 from levelprox.constraints.lp import Lp
 from levelprox.constraints.mcp import MCP
 from levelprox.constraints.negative_lp import NegativeLp
-from levelprox.constraints.rescaled import Widened
+from levelprox.constraints.rescaled import Rescaled
 from levelprox.constraints.scad import SCAD
+from levelprox.exceptions import warn
 
 CONSTRAINT_TYPES: tuple[type[Constraint], ...] = (L1, MCP, SCAD, Exp, Log, Lp, NegativeLp, Custom)
 
@@ -24,5 +25,13 @@ __all__ = [
     "Log",
     "Lp",
     "NegativeLp",
-    "Widened",
+    "Rescaled",
 ]
+
+
+def __getattr__(name: str) -> type[Constraint]:
+    """Return a class by its name of version 0.1."""
+    if name != "Widened":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn("constraints.Widened is deprecated: it is constraints.Rescaled", DeprecationWarning)
+    return Rescaled

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from levelprox.constraints._base import Constraint, Double
 
 
 @dataclass(frozen=True)
-class Widened(Constraint):
+class Rescaled(Constraint):
     """The constraint φ(t/c) for another constraint φ.
 
     Parameters
@@ -28,10 +29,12 @@ class Widened(Constraint):
 
     Examples
     --------
-    >>> from levelprox.constraints import Log, Widened
-    >>> Widened(Log(theta=9.0), factor=2.0).phi([0.0, 2.0, 22.0]).tolist()
+    >>> from levelprox.constraints import Log, Rescaled
+    >>> Rescaled(Log(theta=9.0), factor=2.0).phi([0.0, 2.0, 22.0]).tolist()
     [0.0, 1.0, 2.0]
     """
+
+    former_names: ClassVar[tuple[str, ...]] = ("Widened",)  # in model files
 
     constraint: Constraint
     factor: float

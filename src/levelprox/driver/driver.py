@@ -27,12 +27,12 @@ from levelprox._runtime.deadline import (
 )
 from levelprox.certificate import certify, not_examined
 from levelprox.driver.checkpoint import Replay, SavedState, open_checkpoint
-from levelprox.driver.messages import sentence, warns
 from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import warn
 from levelprox.io.checkpoint import Checkpoint
+from levelprox.methods import Ending, Limits, Method, Progress, Stop
 from levelprox.problem import Problem
-from levelprox.result import CUT_SHORT, Ending, Iterate, Limits, Method, Progress, Result, Status, Stop
+from levelprox.result import CUT_SHORT, Iterate, Result, Status
 
 Value = TypeVar("Value")
 Place = str | os.PathLike[str]
@@ -294,3 +294,45 @@ class Run:
         figures = f"KKT {certificate.kkt:.1e}, tol {tol:.1e}; g(x) = {certificate.g:.6g} <= {certificate.level:.6g}"
         message = self.message(Ending(status, figures))
         return Result(x, status, message, certificate, wall_s=self.elapsed, tol=tol, warnings=tuple(self.warnings))
+
+
+# --- the sentence that a user reads at the end of a run: one table for all methods
+
+_OPENINGS = {
+    Status.SOLVED: "Solved{steps}",
+    Status.SOLVED_INACCURATE: "Nearly solved{steps}",
+    Status.MAX_ITER: "Stopped{steps}, max_iter",
+    Status.TIME_LIMIT: "Stopped{steps}, time_limit {seconds:g} s",
+    Status.INTERRUPTED: "Interrupted{steps}",
+    Status.CALLBACK_STOP: "Stopped by the callback{steps}",
+    Status.STALLED: "Stalled{steps}",
+    Status.DIVERGING: "Diverging{steps}",
+}
+#: Statuses that need no warning: the run ended as requested.
+_REQUESTED = (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED)
+
+
+def warns(ending: Ending) -> bool:
+    """Return whether the end of a run needs a warning."""
+    return ending.warns or ending.status not in _REQUESTED
+
+
+def sentence(ending: Ending, seconds: float) -> str:
+    """Return the message of a result.
+
+    Parameters
+    ----------
+    ending : Ending
+    seconds : float
+        The time limit.
+    """
+    steps = f" {ending.steps}" if ending.steps else ""
+    opening = _OPENINGS[ending.status].format(steps=steps, seconds=seconds)
+    if ending.opening:
+        opening = ending.opening + steps
+    elif ending.status is Status.TIME_LIMIT and not steps:
+        opening = f"Stopped after time_limit {seconds:g} s"
+    parts = [f"{opening}: {ending.figures}.", ending.remedy, *ending.notes]
+    if warns(ending):
+        parts.append(ending.advice)
+    return " ".join(filter(None, parts))

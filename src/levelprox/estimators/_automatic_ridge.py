@@ -31,9 +31,9 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Logistic
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives._base import Curved
 from levelprox.objectives._multiclass import ByClass

@@ -27,12 +27,11 @@ from sklearn.utils.parallel import Parallel
 
 from levelprox import exceptions
 from levelprox._runtime.deadline import limited, seconds_left
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Observer
-from levelprox.exceptions import InvalidInputError, convergence_warnings_as
+from levelprox.exceptions import InvalidInputError, convergence_warnings_as, counted
 from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord

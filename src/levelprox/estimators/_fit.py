@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from levelprox._path import KINDS, path
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Mask, Vector
 from levelprox._validation import as_array, finite, option, real, real_array
-from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Widened
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Rescaled
 from levelprox.constraints.costs import checked_costs
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
@@ -217,8 +217,8 @@ NAMED_CONSTRAINTS: dict[str, Callable[[float], Constraint]] = {
     "scad": SCAD.from_threshold,
     "exp": lambda threshold: Exp(3 / threshold),
     "negative_lp": lambda threshold: NegativeLp(-1.0, 9 / threshold),
-    "log": lambda threshold: Widened(Log(10.0), threshold),
-    "lp": lambda threshold: Widened(Lp(0.5, 0.01), threshold),
+    "log": lambda threshold: Rescaled(Log(10.0), threshold),
+    "lp": lambda threshold: Rescaled(Lp(0.5, 0.01), threshold),
     "l1": lambda threshold: L1(),
 }
 

@@ -26,8 +26,7 @@ from levelprox.designs.chunked import Chunked
 from levelprox.estimators._data import check_collection, place_of
 from levelprox.estimators._input import check_in_memory, naming_the_place
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.losses import Logistic
-from levelprox.losses.log_link import LogLink
+from levelprox.losses import Logistic, LogLink
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

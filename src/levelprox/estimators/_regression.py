@@ -24,8 +24,7 @@ from levelprox.estimators._parameters import boolean
 from levelprox.estimators._prediction import dispatched
 from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, Squared
-from levelprox.losses.log_link import LogLink
+from levelprox.losses import LogLink, Loss, Squared
 from levelprox.objectives import LinearModel
 
 _LEAST = 1e-152  # of y: squares, and their sums, are numbers

@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from levelprox import _kernels
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings

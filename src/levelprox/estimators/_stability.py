@@ -22,7 +22,6 @@ from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
 from levelprox._runtime.deadline import seconds_left
-from levelprox._runtime.plurals import counted
 from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
@@ -40,7 +39,7 @@ from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._fold_fits import fits_under, prepared
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
-from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted, warn
 from levelprox.objectives import Model
 from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR

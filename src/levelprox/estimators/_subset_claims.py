@@ -177,7 +177,9 @@ class SubsetClaims(RecomputedFit):
 
     def _agreement(self, gain: float = 0.0) -> float:
         """Return by how much two figures of a gain may differ that are called the same."""
-        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * abs(self.null.psi)
+        infimum = self.problem.objective.infimum
+        null = max(abs(self.null.psi), self.null.psi - infimum if math.isfinite(infimum) else 0.0)
+        return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * null
 
     def _gain_tolerance(self, gain: float = 0.0) -> float:
         """Return by how much the figures of an honest fit may differ: by rounding, and where it diverges."""

@@ -16,9 +16,8 @@ from sklearn.base import is_classifier
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.blas import one_blas_thread
 from levelprox._runtime.deadline import limited
-from levelprox._runtime.plurals import counted
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
@@ -28,8 +27,8 @@ from levelprox.estimators._claims import task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
-from levelprox.exceptions import ConvergenceWarning, InvalidInputError
-from levelprox.losses.log_link import LogLink
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted
+from levelprox.losses import LogLink
 from levelprox.report.fitted import fitted_words
 from levelprox.report.html import certificate_html
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of

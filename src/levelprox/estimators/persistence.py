@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from levelprox.certificate import Certificate
-from levelprox.constraints import CONSTRAINT_TYPES, Custom, Widened
+from levelprox.constraints import CONSTRAINT_TYPES, Custom, Rescaled
 from levelprox.driver.run_identity import Fingerprint
 from levelprox.estimators._names import by_name
 from levelprox.estimators._soundness import FITTED, check_soundness
@@ -177,7 +177,7 @@ class Columns:
 #: All that a file may name.
 _KINDS: tuple[type, ...] = (
     *(kind for kind in CONSTRAINT_TYPES if kind is not Custom),
-    Widened,
+    Rescaled,
     *LOSS_TYPES,
     Smoothed,
     *SUBSOLVERS.values(),

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, certify
 from levelprox.driver.run_identity import fingerprint
@@ -59,30 +59,40 @@ def certify_model(
     prove: bool = False,
     **more: ArrayLike | None,
 ) -> Claims:
-    """Recompute from the data what a fitted model claims of itself, and compare.
+    """Recompute the claims of a fitted model from the data, and compare.
 
     Parameters
     ----------
-    model : SparseClassifier, SparseRegressor or one of their CV twins
-        Fitted, or loaded.
+    model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
+        Fitted or loaded.
     X, y, sample_weight
-        The data of the fit; of others with the same features and classes the same is computed, and does not agree.
+        The data of the fit. With other data of the same features and classes the claims do not hold.
     prove : bool, default=False
-        Whether to refit with every further feature and to examine all swaps of one feature for another again, however
-        long that takes. By default swaps are not examined again, and of further features as many as are little work.
+        Whether to refit with every further feature and to examine all swaps again, at any cost. By default swaps are
+        not examined again, and only as many further features as take little time.
     **more
         `offset` and `exposure`, as in `fit`.
 
     Returns
     -------
     Claims
-        `claims.hold` says whether every claim holds that was examined, `claims.not_examined` names those that were
-        not, `print(claims)` shows both.
+        `claims.hold` is True if every examined claim holds, `claims.not_examined` lists the others, `print(claims)`
+        shows both.
 
     Raises
     ------
     InvalidInputError
-        Where the data do not suit the model, or it claims nothing: after `partial_fit` there is no certificate.
+        If the data do not match the model, or it has no certificate, as after `partial_fit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import SparseRegressor, certify_model
+    >>> X = np.random.default_rng(0).standard_normal((60, 10))
+    >>> y = X[:, 0] - X[:, 1]
+    >>> model = SparseRegressor(n_features=2).fit(X, y)
+    >>> certify_model(model, X, y).hold, certify_model(model, X, y + X[:, 2]).hold
+    (True, False)
     """
     check_ours("certify_model", model)
     check_is_fitted(model)

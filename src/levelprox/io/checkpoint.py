@@ -30,15 +30,27 @@ FORMAT, VERSION = "levelprox checkpoint", 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a run is kept, and how often.
+    """File for the state of a run, and how often it is written.
 
     Parameters
     ----------
     path : path-like
-        The file. `path.previous` holds the state before, `path.lock` keeps others out while a run writes there.
+        The file. `path.previous` is the state before the last one; `path.lock` prevents two runs from writing to the
+        file.
     every : float, default=60.0
-        Seconds between two states that are written; 0 writes after every step. At the end, by whatever it came, the
-        last state is written in any case.
+        Seconds between two writes; 0 writes after every step. The last state is always written when the run ends.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from levelprox import Checkpoint, LinearModel, Problem, constraints, solve
+    >>> problem = Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = Checkpoint(os.path.join(folder, "run.checkpoint"), every=0)
+    ...     first = solve(problem, checkpoint=checkpoint)
+    ...     again = solve(problem, checkpoint=checkpoint, resume=True)
+    >>> bool((first.x == again.x).all())
+    True
     """
 
     path: str | os.PathLike[str]

@@ -44,7 +44,8 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
     """What `encode` was given; `name` is what the file is called in errors."""
     try:
-        return _built(parsed(text), {kind.__name__: kind for kind in kinds}, _Source(text, arrays))
+        named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), kind.__name__)}
+        return _built(parsed(text), named, _Source(text, arrays))
     except FileFormatError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:

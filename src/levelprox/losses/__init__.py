@@ -6,7 +6,7 @@ import difflib
 
 from levelprox._validation import option
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses._base import Loss, check_weights
+from levelprox.losses._base import LogLink, Loss, check_weights
 from levelprox.losses.absolute import Absolute
 from levelprox.losses.cauchy import Cauchy
 from levelprox.losses.gamma import Gamma
@@ -28,6 +28,7 @@ __all__ = [
     "Gamma",
     "Hinge",
     "Huber",
+    "LogLink",
     "Logistic",
     "Loss",
     "Multinomial",

@@ -236,6 +236,36 @@ class Loss(ABC):
         return z, b, None if weight is None else check_weights(weight, b.size)
 
 
+@dataclass(frozen=True)
+class LogLink(Loss):
+    """Base class of smooth convex losses with a log link: z is the log of the mean, and the minimum is at z = log b.
+
+    ℓ'' grows with exp(±z): neither ℓ' nor ℓ'' is bounded.
+
+    Examples
+    --------
+    >>> from levelprox.losses import LogLink, Poisson
+    >>> issubclass(Poisson, LogLink), Poisson().smoothness
+    (True, inf)
+    """
+
+    smoothness = math.inf
+    weak_convexity = 0.0
+    lipschitz = math.inf
+    self_concordance = 1.0  # ℓ″ is an exponential
+
+    def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
+        """Return the smaller of the means of ℓ'' at z and at the minimiser log b; the other one if it is 0.
+
+        The curvature of a fit lies between them. Either alone may be wrong by a large factor if the data are badly
+        centred. Too small a value costs a few halvings of the first step; too large a value shortens every step.
+        """
+        with np.errstate(divide="ignore"):
+            best = np.log(b)
+        means = [float(np.sum(self.curvature(at, b, weight))) for at in (z, best)]
+        return min((mean for mean in means if 0 < mean < math.inf), default=1.0)
+
+
 def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Vector:
     """Validate the weights of n samples.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from levelprox._typing import Vector
-from levelprox.losses.log_link import LogLink
+from levelprox.losses._base import LogLink
 
 
 @dataclass(frozen=True)

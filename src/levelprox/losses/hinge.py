@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelprox._typing import Vector
-from levelprox.losses.kinked import Kinked
+from levelprox.losses.moreau import Kinked
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
-from levelprox.losses.log_link import LogLink
+from levelprox.losses._base import LogLink
 
 _E10 = math.exp(10.0)
 

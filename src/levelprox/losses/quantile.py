@@ -14,7 +14,7 @@ import numpy as np
 from levelprox._typing import Vector
 from levelprox._validation import real
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses.kinked import Kinked
+from levelprox.losses.moreau import Kinked
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from itertools import repeat
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import distance, in_units
-from levelprox.constraints import Widened
+from levelprox.constraints import Rescaled
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
@@ -42,8 +42,6 @@ from levelprox.subset.fit import Fit
 from levelprox.subset.starts import FEW, forward
 from levelprox.subset.swaps import SwapSearch
 
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 _ROUGH = 1e-3  # tol of all stages but the last
 _HOPELESS = 0.05  # of what has been gained: too far above it for the last digits to matter
 _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
@@ -96,7 +94,7 @@ def continued(
         doublings = _following(problem, at.x, round(math.log2(stage.factor)), stage.n_nonzero, count)
     while doublings >= 0:
         factor = 2.0**doublings
-        wider = widened(problem, factor)
+        wider = rescaled(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
         steps_here = _iterates(wider, begin, max(tol, _ROUGH), replace(how, most=most if doublings else None))
         at, n_grad = _stage(wider, steps_here, most if doublings else problem.n_features)
@@ -289,11 +287,11 @@ def affordable(problem: Problem) -> int:
     return int(min(problem.level / cost, problem.n_features)) if cost > 0 else 0
 
 
-def widened(problem: Problem, factor: float) -> Problem:
+def rescaled(problem: Problem, factor: float) -> Problem:
     """Return the problem with φ(t/c) for φ(t), at the equivalent level."""
     if factor == 1:
         return problem
-    constraint = Widened(problem.constraint, factor)
+    constraint = Rescaled(problem.constraint, factor)
     return replace(problem, constraint=constraint, level=constraint.level_of(problem.level))
 
 
@@ -342,7 +340,7 @@ def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, coun
         return min(doublings - 1, 0)
     doublings -= 1
     while doublings > 0:
-        wider = widened(problem, 2.0**doublings)
+        wider = rescaled(problem, 2.0**doublings)
         if wider.g(x) > wider.level:
             break
         doublings -= 1

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf as potrf
 from scipy.linalg.lapack import dpotrs as potrs
 
+from levelprox._typing import Vector
 from levelprox.certificate.residual import LevelPart
-from levelprox.methods.surrogate import majorise
+from levelprox.methods.lcpp import majorise
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
 from levelprox.projection import LARGEST_WEIGHT, SMALLEST_WEIGHT, project
 from levelprox.result import Iterate
-
-Vector = NDArray[np.float64]
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _RIDGE = 1e-10  # where the Hessian has a unit diagonal

@@ -14,20 +14,20 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
-from levelprox._runtime.plurals import counted
 from levelprox.certificate import Certificate, assemble, certify, not_examined
-from levelprox.exceptions import BackendError
+from levelprox.exceptions import BackendError, counted
+from levelprox.methods import Ending
+from levelprox.methods.lcpp import surrogate_used
 from levelprox.methods.negligible import without_negligible
-from levelprox.methods.surrogate import surrogate_used
 from levelprox.objectives.user import Declared
 from levelprox.problem import Problem
-from levelprox.result import Ending, Result, Status, StopReason
+from levelprox.result import Result, Status, StopReason
 from levelprox.theory import degenerate_level
 from levelprox.theory.approximate_kkt import nearby_kkt
 
 if TYPE_CHECKING:
     from levelprox.methods.level_method import LevelMethod
-    from levelprox.methods.level_state import RunState
+    from levelprox.result import RunState
 
 STALLED_STEPS = 10  # outer steps without any movement that make a stall
 _EPS = float(np.finfo(np.float64).eps)

@@ -20,36 +20,37 @@ import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import RandomState, Vector
-from levelprox.certificate import assemble, certify
+from levelprox.certificate import Certificate, assemble, certify
 from levelprox.certificate.null_model import NullFit, null_fit_in_time
 from levelprox.exceptions import BackendError, InfeasibleError, InvalidInputError, NumericalError
+from levelprox.methods import Context, Method, Progress, Stop
 from levelprox.methods.continuation import continued, convex_start
-from levelprox.methods.lcpp import without_level
+from levelprox.methods.lcpp import Linearise, without_level
 from levelprox.methods.level_ending import STALLED_STEPS, Conclusion
-from levelprox.methods.level_state import KINDS, Phase, RunState
 from levelprox.methods.levels import Constant, Levels
 from levelprox.methods.nonsmooth_vertex import can_end_at_a_vertex, vertex_near
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.methods.subsolvers import Smoothing, Subsolver
-from levelprox.methods.surrogate import Linearise
 from levelprox.methods.working_set import steps
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import Problem
 from levelprox.result import (
-    Context,
     Iterate,
-    Method,
-    Progress,
+    Kinks,
+    Phase,
     Record,
     Result,
+    RunState,
+    Stage,
     Status,
-    Stop,
     StopReason,
     length_of,
     relative_change,
 )
 from levelprox.theory import Parameters
 
+#: What the state of a run consists of.
+KINDS: tuple[type, ...] = (RunState, Iterate, Kinks, Record, Stage, Status, Certificate)
 States = Generator["RunState", None, "RunState"]
 _PHASE_TEXTS = {"free": "first steps", "level": "steps", "continuation": "continuation", "last": "last steps"}
 

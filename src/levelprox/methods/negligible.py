@@ -15,16 +15,13 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate import assemble, certify
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import Iterate
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _SEEN = 1e-2  # of tol: the part of what all features gain together that can be seen
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of ψ

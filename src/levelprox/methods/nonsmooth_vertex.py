@@ -18,14 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.certificate.residual import LevelPart
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 _ENTRIES = 200_000  # of X, up to which it is tried
 _PROGRAMS = 20

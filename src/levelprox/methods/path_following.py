@@ -24,16 +24,17 @@ import scipy.sparse
 from levelprox._runtime.deadline import TimeLimitError, interrupted, interruptible
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time
+from levelprox.methods import Context, Method
 from levelprox.methods.continuation import affordable
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.path_swaps import Candidates
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.methods.working_set import Tracker
 from levelprox.problem import Problem
-from levelprox.result import Context, Iterate, Method, Result, Status, StopReason
+from levelprox.result import Iterate, Result, Status, StopReason
 
 ANCHORS = 4  # levels at which the problem is solved by continuation, too
 LOWER_SHARE = 1e-7  # of ψ: less is not better

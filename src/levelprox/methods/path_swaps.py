@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.methods.continuation import affordable
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Model
@@ -20,9 +20,6 @@ from levelprox.result import Iterate
 from levelprox.subset.fit import Fit
 from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import SwapSearch
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _NEAREST = 100  # features outside the solution that are candidates
 _CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen anew

@@ -18,20 +18,17 @@ from itertools import repeat
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import TimeLimitError, end_now
+from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
 from levelprox.methods.kkt_newton import polish
-from levelprox.methods.lcpp import lcpp, without_level
+from levelprox.methods.lcpp import Linearise, lcpp, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
-from levelprox.methods.surrogate import Linearise
 from levelprox.objectives import Curved, Quadratic
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
-
-Vector = NDArray[np.float64]
 
 INSIDE = 0.999  # of the level: below this the level is not active
 _MOST_STEPS = 500

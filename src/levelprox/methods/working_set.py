@@ -17,17 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, solve_restriction
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _SMALLEST = 10  # features to begin with
 _MANY_LOOKS = 4

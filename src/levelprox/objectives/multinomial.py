@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from levelprox import _kernels
-from levelprox._runtime.blas import one_blas_thread
+from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Matrix, Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Multinomial

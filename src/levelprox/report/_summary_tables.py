@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from levelprox._runtime.plurals import counted
+from levelprox.exceptions import counted
 from levelprox.report.fitted import Column, cut
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
 from levelprox.certificate import Certificate
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, counted
 from levelprox.subset.result import SubsetCertificate
 
 Axis = Literal["n_features", "level", "budget"]

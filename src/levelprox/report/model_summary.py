@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox._runtime.plurals import counted
+from levelprox.exceptions import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
 from levelprox.report import fitted
 from levelprox.report._summary_tables import rows_left_out, summary_tables

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Vector
+from levelprox.exceptions import counted
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 

@@ -11,9 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, counted
 from levelprox.report._drawing import COLOURS, GREY, INK, PALE, SMALL, new_axes, shortened
 from levelprox.report.fitted import Column, cut, data_frame, notes_as_html, notes_as_text, titled_html, titled_text
 from levelprox.report.html import STYLE

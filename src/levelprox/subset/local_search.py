@@ -20,15 +20,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
+from levelprox.exceptions import counted
+from levelprox.methods import Context, Ending, Method, Progress
 from levelprox.methods.continuation import continued
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Objective
 from levelprox.problem import SubsetProblem
-from levelprox.result import Context, Ending, Iterate, Method, Progress, Status
+from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_sets import ExactFit

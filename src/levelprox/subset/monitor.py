@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from levelprox._runtime.deadline import seconds_left
-from levelprox.result import Context, Progress, Stop
+from levelprox.methods import Context, Progress, Stop
 from levelprox.subset.result import Phase, SubsetRecord
 
 Value = TypeVar("Value")

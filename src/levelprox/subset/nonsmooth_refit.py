@@ -47,9 +47,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levelprox._typing import Mask, Matrix, Rows, Vector
-from levelprox.losses.kinked import Kinked
+from levelprox.losses.moreau import Kinked
+from levelprox.methods import Stop
 from levelprox.objectives import LinearModel
-from levelprox.result import Stop
 
 _EPS = 2.0**-52
 _DEPENDENT_SHARE = 2.0**-43  # of the norm of a column: what must be left of it beside the others

@@ -27,8 +27,8 @@ import numpy as np
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
+from levelprox.methods import Progress, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.result import Progress, Stop
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor

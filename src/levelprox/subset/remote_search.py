@@ -23,11 +23,12 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
+from levelprox.methods import Context
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.problem import Problem, SubsetProblem
-from levelprox.result import Context, Iterate, Status
+from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
 from levelprox.subset.smooth_search import SmoothSearch

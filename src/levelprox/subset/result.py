@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from levelprox._runtime.plurals import counted
 from levelprox._typing import Features, Vector
+from levelprox.exceptions import counted
 from levelprox.result import Status
 
 Phase = Literal["forward", "continuation", "exchanges", "proof"]
@@ -15,18 +15,28 @@ Phase = Literal["forward", "continuation", "exchanges", "proof"]
 
 @dataclass(frozen=True)
 class Exchanges:
-    """How far it is shown that no swap of one feature for another lowers ψ.
+    """Number of swaps of one feature for another that are shown not to lower ψ.
 
     Attributes
     ----------
     examined : int
-        Swaps for which it is: ruled out by a bound, or tried.
+        Swaps that are shown not to lower ψ: excluded by a bound, or tried by a refit.
     total : int
-        All there are: features in the set times features outside.
+        All swaps: features in the set times features outside.
     local : bool
-        Whether ψ is not convex: then sets were refitted from a few starts, and may have a lower minimum elsewhere.
+        True if ψ is not convex: sets are then refitted from a few starts, and may have a lower minimum elsewhere.
     within_budget : bool
-        Whether only those swaps count whose sets cost no more than a budget.
+        True if only swaps within a budget of feature costs count.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> swaps = best_subset(model, 2).exchanges
+    >>> swaps.examined, swaps.total
+    (2, 2)
+    >>> print(swaps)
+    not improved by any of the 2 swaps of one feature for another
     """
 
     examined: int
@@ -56,14 +66,21 @@ class Exchanges:
 
 @dataclass(frozen=True)
 class Additions:
-    """Of how many features it is shown that none gains more than the best single addition that was found.
+    """Number of features that are shown to gain no more than the best single addition.
 
     Attributes
     ----------
     examined : int
-        Features for which it is: ruled out by a bound, or refitted.
+        Features for which this is shown: excluded by a bound, or refitted.
     total : int
         All features outside the set.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> best_subset(model, 1).additions
+    Additions(examined=2, total=2)
     """
 
     examined: int
@@ -77,32 +94,40 @@ class Additions:
 
 @dataclass(frozen=True)
 class SubsetCertificate:
-    """What is shown of a set of at most k features, in figures.
+    """Certificate of a fit with at most k features.
 
     Attributes
     ----------
     psi : float
         ψ(x), recomputed from the data.
     n_nonzero : int
-        Features that count and are not zero.
+        Nonzero features, without those that are always kept.
     k : int
-        How many there may be.
+        Largest allowed number of features.
     stationarity : float
-        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's; inf where a limit left no time for it.
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit; inf if a limit left no time for it.
     exchanges : Exchanges
-        What is shown of swaps.
+        What is shown about swaps.
     multiplier : float
-        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
-        limit ended the search before that was looked for.
+        Gain of one more feature: ψ(x) minus ψ refitted with the best single addition; nan if a limit ended the search
+        before.
     addition : int or None
-        That feature; None where there is none that gains.
+        That feature; None if no addition gains.
     additions : Additions or None
-        How many features were examined for it; None where that is not recorded.
+        How many features were examined for the best addition; None if this is not recorded.
     spent, budget : float or None
-        What the features cost, and what they may cost together; None where features have no costs. Then swaps and
-        additions are those that the budget allows.
+        Cost of the features, and the largest allowed cost; None if features have no costs. Swaps and additions are then
+        those within the budget.
     addition_name : str or None
-        What that feature is called, where the data have names.
+        Name of the feature `addition`, if the data have names.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> certificate = best_subset(model, 2).certificate
+    >>> certificate.n_nonzero, certificate.k, certificate.addition
+    (2, 2, 2)
     """
 
     psi: float
@@ -166,25 +191,32 @@ def with_name(certificate: Any, names: Any) -> Any:
 
 @dataclass(frozen=True)
 class SubsetRecord:
-    """How far a search has come.
+    """Progress of a search.
 
     Attributes
     ----------
     step : int
-        Swaps taken so far: what `max_iter` bounds.
+        Number of swaps so far, which `max_iter` limits.
     phase : {"forward", "continuation", "exchanges", "proof"}
-        Forward selection; a continuation in the threshold; swaps for as long as ψ falls; what is left to show of
+        Forward selection; continuation in the threshold; swaps for as long as ψ decreases; the remaining claims about
         swaps, and the best addition.
     psi : float
         ψ of the best fit so far.
     n_features : int
-        Features of that fit that count.
+        Nonzero features of that fit, without those that are always kept.
     n_refits : int
         Fits over a few features so far.
     seconds : float
         Wall-clock time since the search began.
     done : float or None
-        Which part of the phase is done, where that is known.
+        Finished fraction of the phase, if known.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> [record.n_features for record in best_subset(model, 2).history]
+    [0, 1, 2]
     """
 
     step: int
@@ -198,45 +230,52 @@ class SubsetRecord:
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """The best set of at most k features that was found, and the fit over it.
+    """Result of `best_subset`: the best set of at most k features that was found, and the fit over it.
 
     Attributes
     ----------
     x : ndarray of shape (d,)
-        All coefficients; besides those of features that are kept in any case, at most k features are not zero.
+        All coefficients. At most k features are nonzero, besides those that are always kept.
     psi : float
         ψ(x).
     support : ndarray of int
-        The features that count and are not zero.
+        Nonzero features, without those that are always kept.
     k : int
-        What was asked for.
+        Largest allowed number of features.
     multiplier : float
-        What one more feature would gain: ψ(x) less ψ refitted with the best single addition that was found; nan where a
-        limit ended the search before that was looked for.
+        Gain of one more feature: ψ(x) minus ψ refitted with the best single addition; nan if a limit ended the search
+        before.
     addition : int or None
-        That feature; None where there is none that gains.
+        That feature; None if no addition gains.
     exchanges : Exchanges
-        What is shown of swaps.
+        What is shown about swaps.
     stationarity : float
-        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit's: where ψ is differentiable there the
-        largest |∂ψ/∂x_j|.
+        dist∞(0, ∂ψ) over the features of the fit, relative to the null fit; for differentiable ψ the largest |∂ψ/∂x_j|.
     status : Status
-        DIVERGING where the loss has no minimiser over these features, as on separable data.
+        DIVERGING if the loss has no minimiser over these features, as for separable data.
     message : str
-        One sentence, with the figures and, where there is one, the remedy.
+        One sentence with the figures and, if there is one, a remedy.
     n_grad : int
         Passes over all features.
     n_refits : int
         Fits over a few features.
     wall_s : float
-        Seconds of wall-clock time.
+        Wall-clock time in seconds.
     history : tuple of SubsetRecord
-        The last times the best fit improved, at most 1000 of them.
+        The last improvements of the best fit, at most 1000.
     additions : Additions or None
-        How many features were examined for the best single addition; None where a limit ended the search before.
+        How many features were examined for the best addition; None if a limit ended the search before.
     spent, budget : float or None
-        What the features of the support cost (the exact sum, rounded to the nearest float64), and what they may cost
-        together; None where features have no costs. Then swaps and additions are those that the budget allows.
+        Cost of the support (the exact sum, rounded to the nearest float64), and the largest allowed cost; None if
+        features have no costs. Swaps and additions are then those within the budget.
+
+    Examples
+    --------
+    >>> from levelprox import LinearModel, best_subset
+    >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
+    >>> subset = best_subset(model, 2)
+    >>> subset.support.tolist(), subset.x.tolist(), str(subset.status)
+    ([0, 1], [3.0, 2.0, 0.0], 'solved')
     """
 
     x: Vector

@@ -12,11 +12,11 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
+from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
-from levelprox.result import Stop
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
 from levelprox.subset.monitor import Monitor

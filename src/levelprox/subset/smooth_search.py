@@ -30,9 +30,9 @@ from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
 from levelprox.methods.continuation import is_expensive
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel

@@ -17,20 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelprox._typing import Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import Residual
 from levelprox.exceptions import InfeasibleError, InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, Smoothing, Spectral, Subsolver
-from levelprox.methods.surrogate import Linearise, linearise
+from levelprox.methods.lcpp import Linearise, linearise
+from levelprox.methods.subsolvers import ACSA, Smoothing, Spectral, Subproblem, Subsolver
 from levelprox.objectives import Objective, Stochastic
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
-
-Vector = NDArray[np.float64]
 
 _ROUNDS = 300
 _STILL = 1e-12  # relative change of x that ends an accurate solve

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp, Widened
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Custom, Exp, Log, Lp, NegativeLp, Rescaled
 from tests.support.constraint_cases import (
     EPS,
     any_closed_form,
@@ -26,10 +26,10 @@ from tests.support.constraint_cases import (
     scale,
     sizes,
 )
-from tests.support.registries import CONSTRAINTS, WIDENED, random_point
+from tests.support.registries import CONSTRAINTS, RESCALED, random_point
 
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-every_widened = pytest.mark.parametrize("constraint", WIDENED, ids=str)
+every_rescaled = pytest.mark.parametrize("constraint", RESCALED, ids=str)
 EXPONENTS = [-9, -6, -3, -1, -0.5, 0, 0.3, 1, 2, 4]
 
 # The same family with other parameters, and by how much its φ is larger.
@@ -44,7 +44,7 @@ FAMILIES = {
 }
 
 
-@every_widened
+@every_rescaled
 def test_the_invariants_of_a_constraint_hold(constraint: Constraint) -> None:
     t = sizes(constraint, EXPONENTS)
     inner_is_custom = isinstance(constraint.constraint, Custom)
@@ -61,7 +61,7 @@ def test_the_invariants_of_a_constraint_hold(constraint: Constraint) -> None:
 @given(constraint=any_closed_form, factor=st.floats(0, 30).map(lambda e: 2.0**e), exponents=any_sizes)
 @settings(max_examples=60, deadline=None)
 def test_the_invariants_hold_for_any_factor(constraint: Constraint, factor: float, exponents: list[float]) -> None:
-    wide = Widened(constraint, factor)
+    wide = Rescaled(constraint, factor)
     t = sizes(wide, exponents)
     check_is_a_sparsity_measure(wide, t)
     check_h_is_convex_and_smooth(wide, t)
@@ -73,7 +73,7 @@ def test_the_invariants_hold_for_any_factor(constraint: Constraint, factor: floa
 @pytest.mark.parametrize("factor", [1.0, 2.0, 8.0, 2.0**30])
 def test_rescaled_is_phi_of_t_over_c_to_the_last_bit(constraint: Constraint, factor: float) -> None:
     """Powers of two round nothing."""
-    wide, t = Widened(constraint, factor), sizes(constraint, EXPONENTS)
+    wide, t = Rescaled(constraint, factor), sizes(constraint, EXPONENTS)
     assert np.array_equal(wide.phi(factor * t), constraint.phi(t))
     assert np.array_equal(wide.slope(factor * t), constraint.slope(t) / factor)
     assert np.array_equal(wide.curvature(factor * t), constraint.curvature(t) / factor**2)
@@ -86,7 +86,7 @@ def test_rescaled_is_phi_of_t_over_c_to_the_last_bit(constraint: Constraint, fac
 @pytest.mark.parametrize("constraint", [c for c in CONSTRAINTS if not isinstance(c, Custom)], ids=str)
 @pytest.mark.parametrize("factor", [2.0, 3.0, 100.0])
 def test_rescaled_is_the_member_of_the_family_with_wider_parameters(constraint: Constraint, factor: float) -> None:
-    wide = Widened(constraint, factor)
+    wide = Rescaled(constraint, factor)
     member, times = FAMILIES[type(constraint)](constraint, factor)
     t = sizes(wide, EXPONENTS)
     np.testing.assert_allclose(times * wide.phi(t), member.phi(t), rtol=1e-12)
@@ -103,7 +103,7 @@ def test_rescaled_is_the_member_of_the_family_with_wider_parameters(constraint: 
 @pytest.mark.parametrize("factor", [2.0, 64.0])
 def test_the_level_means_the_same(constraint: Constraint, factor: float) -> None:
     """As many caps; for Log the same η with θ/c, for Lp η φ_c(1)/φ(1) with cε, the family's own φ_c."""
-    wide, level = Widened(constraint, factor), 3.7
+    wide, level = Rescaled(constraint, factor), 3.7
     member, times = FAMILIES[type(constraint)](constraint, factor)
     if isinstance(constraint, Lp):
         expected = level * float(member.phi(1.0)) / float(constraint.phi(1.0))
@@ -117,7 +117,7 @@ def test_the_level_means_the_same(constraint: Constraint, factor: float) -> None
 
 @every_constraint
 def test_level_of_counts_caps_or_ones(constraint: Constraint) -> None:
-    wide = Widened(constraint, 16.0)
+    wide = Rescaled(constraint, 16.0)
     if math.isfinite(constraint.cap):
         assert wide.level_of(2.5) == 2.5
     else:
@@ -129,29 +129,29 @@ def test_level_of_counts_caps_or_ones(constraint: Constraint) -> None:
 @every_constraint
 def test_far_enough_it_is_straight(constraint: Constraint) -> None:
     t, factor = scale(constraint) * np.linspace(0, 100, 11), 2.0**30
-    wide = Widened(constraint, factor)
+    wide = Rescaled(constraint, factor)
     np.testing.assert_allclose(wide.slope(t), wide.lam, rtol=1e-6)
     np.testing.assert_allclose(wide.phi(t), wide.lam * t, rtol=1e-6)
 
 
 def test_rescaled_pickles_compares_and_hashes() -> None:
-    for constraint in WIDENED:
+    for constraint in RESCALED:
         copy = pickle.loads(pickle.dumps(constraint))
         assert copy == constraint and hash(copy) == hash(constraint) and str(copy) == str(constraint)
-    assert len(set(WIDENED)) == len(WIDENED)
+    assert len(set(RESCALED)) == len(RESCALED)
 
 
 # Planted faults.
 
 
-class SlopeUnscaled(Widened):
+class SlopeUnscaled(Rescaled):
     """φ'(t/c) without its factor 1/c."""
 
     def _slope(self, t):
         return self.constraint._slope(t / self.factor)
 
 
-class LipschitzOverC(Widened):
+class LipschitzOverC(Rescaled):
     """L_h/c for L_h/c²."""
 
     @property
@@ -159,7 +159,7 @@ class LipschitzOverC(Widened):
         return self.constraint.lipschitz / self.factor
 
 
-class CurvatureOverC(Widened):
+class CurvatureOverC(Rescaled):
     """h''(t/c)/c for h''(t/c)/c²."""
 
     def _curvature(self, t):
@@ -175,7 +175,7 @@ class CurvatureOverC(Widened):
     ],
 )
 def test_planted_faults_are_caught(check, broken) -> None:
-    good = Widened(MCP(2, 5), 8.0)
+    good = Rescaled(MCP(2, 5), 8.0)
     t = sizes(good, EXPONENTS)
     check(good, t)
     with pytest.raises(AssertionError):

@@ -19,7 +19,7 @@ from levelprox.exceptions import ConvergenceWarning
 from levelprox.losses import loss_by_name
 from levelprox.methods import continuation as module
 from levelprox.methods import level_method
-from levelprox.methods.continuation import widened
+from levelprox.methods.continuation import rescaled
 from levelprox.result import Result
 from tests.support.registries import CONSTRAINTS, targets_of
 
@@ -392,8 +392,8 @@ def test_truncated_points_obey_the_level_and_lose_no_more_than_needed(constraint
 @every_nonconvex
 def test_rescaled_problems_mean_the_same_level(constraint):
     problem = Problem(model(), constraint, level_of(constraint), np.linspace(0, 2, 40), True)
-    assert widened(problem, 1.0) is problem
-    wide = widened(problem, 8.0)
+    assert rescaled(problem, 1.0) is problem
+    wide = rescaled(problem, 8.0)
     assert wide.level == wide.constraint.level_of(problem.level)
     assert wide.objective is problem.objective and np.array_equal(wide.weights, problem.weights)
     assert np.array_equal(wide.must_be_nonnegative(), problem.must_be_nonnegative())

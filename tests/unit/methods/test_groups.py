@@ -18,10 +18,8 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import Residual
 from levelprox.constraints import L1, MCP
 from levelprox.exceptions import InfeasibleError, InvalidInputError
-from levelprox.methods.lcpp import lcpp
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, Nesterov, Spectral
-from levelprox.methods.surrogate import linearise, majorise
+from levelprox.methods.lcpp import lcpp, linearise, majorise
+from levelprox.methods.subsolvers import ACSA, Nesterov, Spectral, Subproblem
 from levelprox.projection import group_norms
 from levelprox.result import Iterate
 from tests.support import reference

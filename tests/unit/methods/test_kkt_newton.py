@@ -13,7 +13,7 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import LevelPart, distance
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.methods import kkt_newton as polish
-from levelprox.methods.surrogate import majorise
+from levelprox.methods.lcpp import majorise
 from levelprox.objectives import Curved, Quadratic
 from levelprox.result import Iterate
 

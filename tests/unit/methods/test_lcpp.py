@@ -11,11 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 from levelprox import Function, LinearModel, Problem, certify, solve
 from levelprox.constraints import L1, MCP
-from levelprox.methods.lcpp import lcpp
+from levelprox.methods.lcpp import SURROGATES, lcpp, linearise
 from levelprox.methods.levels import LEVELS, Harmonic, levels_by_name
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import SUBSOLVERS, Spectral
-from levelprox.methods.surrogate import SURROGATES, Surrogate, linearise
+from levelprox.methods.subsolvers import SUBSOLVERS, Spectral, Subproblem, Surrogate
 from levelprox.result import Iterate
 from tests.support import reference
 from tests.support.constraint_cases import exact_value

@@ -18,10 +18,10 @@ from levelprox import (
     solve,
 )
 from levelprox.certificate.null_model import null_fit
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
-from levelprox.methods.surrogate import surrogate_by_name
 
 MCP = constraints.MCP.from_threshold(0.1)
 

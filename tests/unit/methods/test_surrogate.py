@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP, Exp, Log
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.surrogate import SURROGATES, linearise, majorise, surrogate_by_name
+from levelprox.methods.lcpp import SURROGATES, linearise, majorise, surrogate_by_name
 from tests.support.registries import CONSTRAINTS
 
 EPS = np.finfo(float).eps

@@ -15,10 +15,10 @@ import pytest
 
 from levelprox import LinearModel, MultinomialModel, Problem, SparseRegressor, minimize, solve
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log, Lp, NegativeLp
+from levelprox.methods import lcpp as surrogates
 from levelprox.methods import level_ending as conclusion
-from levelprox.methods import surrogate as surrogates
+from levelprox.methods.lcpp import SURROGATES, linearise, majorise
 from levelprox.methods.subsolvers import Spectral
-from levelprox.methods.surrogate import SURROGATES, linearise, majorise
 from tests.support import reference
 
 solve_module = import_module("levelprox.methods.level_options")

@@ -16,9 +16,9 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.methods import kkt_newton as polish
+from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import INSIDE, SolverOptions
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
-from levelprox.methods.surrogate import majorise
 from levelprox.methods.working_set import WorkingSet, advance, first
 from levelprox.result import Iterate
 from tests.support.registries import ROUGH_OBJECTIVES

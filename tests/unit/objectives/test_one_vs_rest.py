@@ -29,9 +29,9 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
 from levelprox.losses import Hinge, SquaredHinge
+from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import SUBSOLVERS, Newton
-from levelprox.methods.surrogate import majorise
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit

@@ -17,9 +17,9 @@ from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
+from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.methods.surrogate import surrogate_by_name
 from levelprox.subset import column_cache as columns
 from levelprox.subset.fit import Fit
 from levelprox.subset.newton import gap_bound

@@ -9,9 +9,8 @@ import pytest
 
 from levelprox import Function, LinearModel, Problem, Stochastic, constraints, solve, theory
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA
-from levelprox.methods.surrogate import linearise
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import ACSA, Subproblem
 from levelprox.theory.approximate_kkt import expected_kkt, nearby_kkt
 from tests.support.registries import OBJECTIVES, ROUGH_OBJECTIVES, sampling_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subsolver
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver, Surrogate
 from levelprox.methods.subsolvers.acsa import ACSA
 from levelprox.methods.subsolvers.nesterov import Nesterov
 from levelprox.methods.subsolvers.newton import Newton
@@ -69,4 +69,17 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     return chosen
 
 
-__all__ = ["ACSA", "SGD", "SUBSOLVERS", "SVRG", "Nesterov", "Newton", "Smoothing", "Spectral", "Subsolver", "choose"]
+__all__ = [
+    "ACSA",
+    "SGD",
+    "SUBSOLVERS",
+    "SVRG",
+    "Nesterov",
+    "Newton",
+    "Smoothing",
+    "Spectral",
+    "Subproblem",
+    "Subsolver",
+    "Surrogate",
+    "choose",
+]

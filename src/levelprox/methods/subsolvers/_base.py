@@ -1,25 +1,137 @@
-"""The interface of a subsolver, which returns a better feasible point of one LCPP subproblem.
+"""The convex subproblem of one LCPP step, and the interface of the subsolvers that solve it.
 
-The returned point is always in the surrogate set. If the subsolver uses all of ψ and not only samples of it,
-ψ_k at this point is not above ψ_k(x^{k−1}). Each subsolver documents its accuracy.
+    min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖²   s.t.  x in the surrogate set {g_k ≤ η_k}
+
+If columns have very different sizes, or means of many deviations beside an intercept, lengths are measured in the
+coordinates w of `objectives.Coordinates` instead of x: the same problem in other coordinates.
+
+A subsolver returns a better point of the surrogate set. If it uses all of ψ and not only samples of it, ψ_k at this
+point is not above ψ_k(x^{k−1}). Each subsolver documents its accuracy.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox.methods.subproblem import Subproblem
+from levelprox import _kernels
+from levelprox._typing import Vector
 from levelprox.objectives import Coordinates, Objective
+from levelprox.projection import SMALLEST_WEIGHT, group_norms
 from levelprox.result import Iterate, StopReason
 
-Vector = NDArray[np.float64]
-
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """{x : Σ ω_i (|x_i| + u_i x_i) ≤ τ}, or {x : Σ_j ω_j ‖x_j‖₂ ≤ τ}, inside {g ≤ level}.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (d / width,) or None
+        ω; None means 1 everywhere.
+    u : ndarray of shape (d,) or None
+        None means 0 everywhere.
+    tau : float
+    lam : float
+        λ, by which the constraint was divided: a multiplier of the set is λ times one of g.
+    level : float
+        η_k.
+    width : int
+        Coefficients per feature; above 1 there is no u.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.methods.subsolvers import Surrogate
+    >>> ball = Surrogate(weights=None, u=None, tau=2.0, lam=1.0, level=2.0)
+    >>> ball.value(np.array([1.0, -0.5]))
+    1.5
+    """
+
+    weights: Vector | None
+    u: Vector | None
+    tau: float
+    lam: float
+    level: float
+    width: int = 1
+
+    def value(self, x: Vector) -> float:
+        """Return g_k(x), which is at most `level` exactly if x is in the set."""
+        sizes = np.abs(x) if self.width == 1 else group_norms(x, self.width)
+        spent = sizes if self.u is None else sizes + self.u * x
+        total = float(np.sum(spent if self.weights is None else self.weights * spent))
+        return self.level + self.lam * (total - self.tau)
+
+    def tightened(self, excess: float) -> Surrogate:
+        """Return the set for a level lower by `excess`."""
+        return replace(self, tau=max(0.0, self.tau - excess / self.lam))
+
+
+@dataclass(frozen=True, eq=False)
+class Subproblem:
+    """min ψ(x) + γ/2 ‖x − center‖² s.t. x in the surrogate set, x_j ≥ 0 for some j.
+
+    Parameters
+    ----------
+    objective : Objective
+        ψ.
+    surrogate : Surrogate
+        {g_k ≤ η_k}.
+    center : ndarray of shape (d,)
+        x^{k−1}.
+    gamma : float
+        γ.
+    signs : (mask or None, bool)
+        As `Problem.signs`.
+    coordinates : Coordinates, optional
+        w; None means x itself. Only some subsolvers support others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import LinearModel
+    >>> from levelprox.methods.subsolvers import Subproblem, Surrogate
+    >>> ball = Surrogate(weights=None, u=None, tau=2.0, lam=1.0, level=2.0)
+    >>> step = Subproblem(LinearModel(np.eye(2), [1.0, 3.0]), ball, center=np.zeros(2), gamma=1.0)
+    >>> step.value(np.array([1.0, 0.0]))
+    5.0
+    """
+
+    objective: Objective
+    surrogate: Surrogate
+    center: Vector
+    gamma: float
+    signs: tuple[NDArray[np.uint8] | None, bool] = (None, False)
+    coordinates: Coordinates | None = None
+
+    @cached_property
+    def set(self) -> _kernels.Set:
+        """The set in the form of the kernels, in coordinates w."""
+        s, (mask, all_nonnegative) = self.surrogate, self.signs
+        weights = s.weights
+        if self.coordinates is not None:
+            of_features = self.coordinates.units[:: self.objective.width]
+            weights = 1 / of_features if weights is None else weights / of_features
+            weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
+        return _kernels.Set(self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
+
+    def value(self, x: Vector) -> float:
+        """Return ψ_k(x)."""
+        return self.with_proximal(x, self.objective.value_and_gradient(x)[0])
+
+    def with_proximal(self, x: Vector, psi: float) -> float:
+        """Return ψ_k(x), given ψ(x)."""
+        if self.gamma == 0:
+            return psi
+        move = x - self.center if self.coordinates is None else self.coordinates.of(x - self.center)
+        return psi + self.gamma / 2 * float(np.sum(move**2))
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
+from levelprox._typing import Vector
 from levelprox._validation import whole
-from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers._base import Subproblem
 from levelprox.objectives import LinearModel, Objective
 from levelprox.result import StopReason
-
-Vector = NDArray[np.float64]
 
 _SMALLEST_BATCH = 16
 _PORTION = 2**16  # samples drawn at once, or n where that is more

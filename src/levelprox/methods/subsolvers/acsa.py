@@ -20,8 +20,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver, arrived
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver, arrived
 from levelprox.methods.subsolvers._minibatch import batch_size, batch_warning, check_batch_size, draw
 from levelprox.objectives import LinearModel, Objective, Stochastic
 from levelprox.result import CUT_SHORT_STOPS, Iterate

@@ -16,8 +16,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._validation import real, whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver, arrived
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver, arrived
 from levelprox.objectives import Objective
 from levelprox.result import CUT_SHORT_STOPS, Iterate
 

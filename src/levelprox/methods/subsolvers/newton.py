@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levelprox import _kernels
+from levelprox._typing import Vector
 from levelprox._validation import real, whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver, Vector
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.objectives import Curved, Objective
 from levelprox.projection import project
 from levelprox.result import Iterate, StopReason

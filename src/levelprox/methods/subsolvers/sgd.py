@@ -29,12 +29,11 @@ from typing import ClassVar
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError
+from levelprox._typing import Vector
 from levelprox._validation import positive
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.methods.subsolvers._minibatch import (
     Progress,
-    Vector,
     batch_size,
     batch_warning,
     check_batch_size,

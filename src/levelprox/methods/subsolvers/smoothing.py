@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver, Vector
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.methods.subsolvers.spectral import Spectral
 from levelprox.objectives import Coordinates, LinearModel, Objective
 from levelprox.result import Iterate, Kinks, StopReason

@@ -17,8 +17,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._validation import real, whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.objectives import Coordinates, Objective
 from levelprox.result import Iterate
 

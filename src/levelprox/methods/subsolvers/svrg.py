@@ -25,13 +25,12 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError
+from levelprox._typing import Vector
 from levelprox._validation import positive, real, whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers._base import Subsolver
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.methods.subsolvers._minibatch import (
     Progress,
-    Vector,
     batch_size,
     batch_warning,
     check_batch_size,

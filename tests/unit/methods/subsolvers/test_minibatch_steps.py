@@ -11,9 +11,8 @@ import scipy.sparse
 
 from levelprox import LinearModel, project
 from levelprox.losses import loss_by_name
-from levelprox.methods.subproblem import Subproblem
+from levelprox.methods.subsolvers import Subproblem, Surrogate
 from levelprox.methods.subsolvers._minibatch import Progress, draw, take_steps
-from levelprox.methods.surrogate import Surrogate
 from tests.support import reference
 from tests.support.registries import BOUNDED_LOSSES, DESIGNS, targets_of
 

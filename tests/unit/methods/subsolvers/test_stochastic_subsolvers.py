@@ -15,10 +15,9 @@ import scipy.sparse
 from levelprox import Function, LinearModel, Problem, constraints, solve
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.losses import loss_by_name
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import SGD, SVRG, Newton, Spectral, choose
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import SGD, SVRG, Newton, Spectral, Subproblem, choose
 from levelprox.methods.subsolvers._minibatch import batch_size, draw
-from levelprox.methods.surrogate import linearise
 from levelprox.result import Iterate, Status
 from tests.support import reference
 from tests.support.children import Child, Ended

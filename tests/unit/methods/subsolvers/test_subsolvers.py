@@ -13,10 +13,9 @@ import pytest
 
 from levelprox import LinearModel, Problem, _kernels, constraints, project, solve
 from levelprox.exceptions import InvalidInputError, NumericalError
-from levelprox.methods.subproblem import Subproblem
-from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral
+from levelprox.methods.lcpp import linearise
+from levelprox.methods.subsolvers import ACSA, SUBSOLVERS, Nesterov, Smoothing, Spectral, Subproblem
 from levelprox.methods.subsolvers._minibatch import draw
-from levelprox.methods.surrogate import linearise
 from levelprox.objectives import Function, Stochastic
 from levelprox.result import Iterate
 from tests.support import reference
