@@ -303,7 +303,7 @@ def prepared(single: Any, samples: Samples | RemoteSamples, rows: Part | None, b
         if isinstance(rows, RemoteFold):
             raise InvalidInputError(f"without fold {rows.fold}: {error}") from None
         raise
-    if isinstance(part, RemoteSamples) and isinstance(rows, RemoteFold) and is_classifier(model):
+    if isinstance(samples, RemoteSamples) and isinstance(rows, RemoteFold) and is_classifier(model):
         left = np.setdiff1d(samples.classes, model.classes_).tolist()
         if left:
             raise InvalidInputError(
