@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.estimators._data import Samples
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._soundness import budget_of
-from levelprox.estimators._standardization import Standardization
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import FeatureProblem, SubsetProblem
 from levelprox.subset.fit import rounding_of_margins

@@ -16,11 +16,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import get_config
 from sklearn.base import is_classifier
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,17 +28,23 @@ from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
-from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
+from levelprox.estimators._data import RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fold_fits import (
     LABELS,
     Folds,
     Scored,
     Splits,
-    check_classes_of_folds,
     fit_all,
+)
+from levelprox.estimators._folds import (
+    RidgeFolds,
+    SquaredLossFolds,
     hashed_folds,
     left_out_message,
+    remote_splits,
+    routing_of,
+    scorer_and_splits,
 )
 from levelprox.estimators._parameters import (
     SAMPLES_PER_FEATURE,
@@ -63,12 +66,10 @@ from levelprox.estimators._ranking import (
     scores_of,
     unexamined_results,
 )
-from levelprox.estimators._shared_folds import RidgeFolds, SquaredLossFolds
 from levelprox.exceptions import CheckpointError, InvalidInputError, warn
 from levelprox.losses import Logistic
 
 _WITHOUT_EFFECT = ("verbose", "callback", "checkpoint", "resume", "n_jobs")  # on the choice
-_REMOTE_FOLDS = 5  # of remote data by default
 
 Job = TypeVar("Job", bound=tuple[Any, ...])
 #: Scores of fits by budget, ridge and fold.
@@ -136,9 +137,9 @@ class Choosing(SparseLinearModel):
         if self.criterion_ == "cv":
             scorer, score_params = None, dict[str, Any]()
             if isinstance(samples, RemoteSamples):
-                splits: Splits = self._remote_splits(n)
+                splits: Splits = remote_splits(self, n)
             else:
-                scorer, splits, score_params = self._judges(samples, params)
+                scorer, splits, score_params = scorer_and_splits(self, samples, params)
             budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, saved)
         else:
             check_likelihood(self.criterion_, self.loss_.name)
@@ -225,37 +226,6 @@ class Choosing(SparseLinearModel):
         given = costs or budgets_of(self.n_features, self.level) or default_budgets(int(most))
         ridges = ridges_of(self.ridge)
         return [replace(one, ridge=ridge) for one in given for ridge in ridges] if ridges else given
-
-    def _remote_splits(self, n: int) -> Splits:
-        """Return the folds of n remote samples: each has about as many rows of every partition, by a seed."""
-        folds = _REMOTE_FOLDS if self.cv is None else int(self.cv)
-        if n < folds:
-            raise InvalidInputError(f"cv={folds} is more than the {n} samples there are")
-        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
-        return [(RemoteFold(i, folds, seed, False), RemoteFold(i, folds, seed, True)) for i in range(folds)]
-
-    def _judges(self, samples: Samples, params: dict[str, Any]) -> tuple[Any, Splits, dict[str, Any]]:
-        """Who scores, on which folds, and what a scorer is told besides."""
-        splitter = check_cv(self.cv, samples.y, classifier=is_classifier(self))
-        scorer = None if self.scoring is None else check_scoring(self._single(), scoring=self.scoring)
-        weight = {} if samples.weight is None else {"sample_weight": samples.weight}
-        if get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", **weight, **params)
-            split, score = dict(routed.splitter.split), dict(routed.get("scorer", {}).get("score", {}))
-        else:
-            unknown = set(params) - {"groups"}
-            if unknown:
-                raise TypeError(
-                    f"fit got {sorted(unknown)}, which only metadata routing can pass on: "
-                    "sklearn.set_config(enable_metadata_routing=True)"
-                )
-            split, score = params, weight
-        splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(samples.X, samples.y, **split)]
-        if not splits:
-            raise InvalidInputError(f"cv has no folds: {self.cv!r}")
-        if is_classifier(self):
-            check_classes_of_folds(samples.y, samples.weight, splits)
-        return scorer, splits, score
 
     def _by_folds(
         self,
@@ -355,19 +325,9 @@ class Choosing(SparseLinearModel):
     ) -> Iterator[tuple[Job, list[Scored]]]:
         """Yield jobs with their scores, in their order and as far as there is time.
 
-        Parameters
-        ----------
-        score : callable
-            Called with the share of the time and the entries of a job, perhaps in another process.
-        jobs : list of tuple
-        what : str
-            Name of a job, for progress.
-        folds : str
-            Key of the folds: scores in a checkpoint are of the same.
-        saved : SavedState
-            Of the checkpoint; jobs that it has are not done again.
-        n_jobs : int, optional
-            Number of processes.
+        `score` is called with a share of the time and the entries of a job, perhaps in another process. Jobs whose
+        scores are in the checkpoint `saved` are not done again; it must be of the same `folds`. Progress calls a job
+        `what`.
         """
         known = saved.state or {"folds": folds, "scored": ()}
         if known["folds"] != folds:
@@ -402,22 +362,14 @@ class Choosing(SparseLinearModel):
             rows = np.flatnonzero(results["ridge"] == results["ridge"][best])
         return {name: column[rows] for name, column in results.items()}, int(np.searchsorted(rows, best))
 
-    def get_metadata_routing(self) -> Any:
-        """What of the metadata given to `fit` goes where: to the fits, to the folds, to the scorer."""
-        router = (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                splitter=check_cv(self.cv, classifier=is_classifier(self)),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
-        if self.scoring is not None:
-            router.add(
-                scorer=check_scoring(self._single(), scoring=self.scoring),
-                method_mapping=MethodMapping().add(caller="fit", callee="score"),
-            )
-        return router
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what of the metadata given to `fit` goes where: to the fits, to the folds, to the scorer.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        return routing_of(self)
 
     def _budgets(self, n: int, d: int) -> list[Budget]:
         return list(dict.fromkeys(replace(budget, ridge=None) for budget in self._grid(n, d)))

@@ -1,6 +1,6 @@
 """Fits of candidates to the training parts of folds, or to all data, and their scores.
 
-`Folds.score` fits and scores one fold. `_shared_folds.py` has the folds whose fits share work.
+`Folds.score` fits and scores one fold. `_folds.py` has the folds whose fits share work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from levelprox._runtime.deadline import limited
@@ -21,7 +20,6 @@ from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import FloatArray, Rows
 from levelprox.backends import RemoteObjective
 from levelprox.designs import as_design
-from levelprox.driver.run_identity import hashed
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
 from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
 from levelprox.estimators._fit import Task
@@ -36,7 +34,6 @@ from levelprox.subset.column_cache import forget
 LABELS = "accuracy"
 _MOST_CACHED_ENTRIES = 2**22  # of X that are stored
 _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not depend on the length of coefficients
-_REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or fewer of them"
 
 #: Samples of a training or test part.
 Part = Rows | RemoteFold
@@ -351,42 +348,3 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
         problem = Problem(objective, task.constraint, budget.value, task.feature_weight, task.positive)
         x = np.where(problem.free(x), x, 0.0)
     return bool(np.any(x)) and objective.is_separated(x)
-
-
-def hashed_folds(splits: Splits) -> str:
-    """Return a key that identifies the folds."""
-    return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
-
-
-def check_classes_of_folds(y: NDArray[Any], weight: NDArray[Any] | None, splits: Splits) -> None:
-    """Raise where the training part of a fold has fewer than two classes, and name the fold.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-        Classes.
-    weight : ndarray of shape (n,), optional
-        Samples of weight 0 do not count.
-    splits : sequence of (train, test)
-    """
-    for fold, (train, _) in enumerate(splits):
-        present = np.unique(y[train] if weight is None else y[train][weight[train] > 0]).tolist()
-        if len(present) < 2:
-            only = f"only the class {present[0]!r}" if present else "no sample"
-            raise InvalidInputError(
-                f"cv: the training part of fold {fold} has {only}, and two classes are needed. {_REMEDY}"
-            )
-
-
-def left_out_message(count: int, y: NDArray[Any], splits: Splits) -> str:
-    """Return a sentence on held-out samples that are not scored, with the folds and classes."""
-    found = []
-    for fold, (train, test) in enumerate(splits):
-        missing = np.setdiff1d(y[test], y[train]).tolist()
-        if missing:
-            classes = ", ".join(map(repr, missing))
-            found.append(f"fold {fold} has no sample of {'class' if len(missing) == 1 else 'classes'} {classes}")
-    more = f" and {len(found) - 3} more folds alike" if len(found) > 3 else ""
-    samples = "1 held-out sample of such a class is" if count == 1 else f"{count} held-out samples of such classes are"
-    folds = f"the training part of {'; that of '.join(found[:3])}{more}"
-    return f"{folds}. {samples} left out of the score. {_REMEDY}"

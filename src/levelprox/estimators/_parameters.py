@@ -1,4 +1,4 @@
-"""Parameters of estimators: budgets, and the checks that all estimators share."""
+"""Parameters of estimators: budgets, checks that all estimators share, constraints and losses by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from sklearn.base import BaseEstimator
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import finite, option, real, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox.constraints import Constraint
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Rescaled
 from levelprox.constraints.costs import checked_budget
-from levelprox.estimators._names import FeatureNames, costs_of
+from levelprox.estimators._features import FeatureNames, costs_of
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.losses import Loss
+from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.methods.subsolvers import Subsolver
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
@@ -299,3 +300,77 @@ def boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+#: Of the unit of the coefficients: a coefficient this large costs one feature.
+THRESHOLD = 0.1
+
+#: Constraints by name, in the units of the data: a coefficient of `threshold` (of scale_ · coef_) costs about one.
+#:
+#:     mcp, scad      cost 1 from the threshold on
+#:     exp            1 − exp(−3 t/threshold): 0.95 at the threshold, at most 1
+#:     negative_lp    1 − 1/(1 + 9 t/threshold): 0.9 at the threshold, at most 1
+#:     log            log(1 + 10 t/threshold)/log(11): 1 at the threshold, growing ever more slowly
+#:     lp             (t/threshold + 0.01)^½ − 0.1: 0.9 at the threshold, growing like √t
+#:     l1             t itself: a level is a bound on Σ |scale_ · coef_|
+NAMED_CONSTRAINTS: dict[str, Callable[[float], Constraint]] = {
+    "mcp": MCP.from_threshold,
+    "scad": SCAD.from_threshold,
+    "exp": lambda threshold: Exp(3 / threshold),
+    "negative_lp": lambda threshold: NegativeLp(-1.0, 9 / threshold),
+    "log": lambda threshold: Rescaled(Log(10.0), threshold),
+    "lp": lambda threshold: Rescaled(Lp(0.5, 0.01), threshold),
+    "l1": lambda threshold: L1(),
+}
+
+
+def constraint_of(constraint: object, unit: float) -> Constraint:
+    """Return the constraint; that of a name has the threshold 0.1 · unit."""
+    if isinstance(constraint, Constraint):
+        return constraint
+    if isinstance(constraint, str) and option(constraint) in NAMED_CONSTRAINTS:
+        return NAMED_CONSTRAINTS[option(constraint)](THRESHOLD * unit)
+    if isinstance(constraint, type):
+        raise InvalidInputError(f"constraint is the class {constraint.__name__}; did you forget ()?")
+    near = get_close_matches(str(option(constraint)), NAMED_CONSTRAINTS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    names = ", ".join(NAMED_CONSTRAINTS)
+    raise InvalidInputError(f"constraint must be a Constraint or one of {names}, got {constraint!r}{hint}")
+
+
+CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
+REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")
+#: Names of losses in other libraries.
+_OTHER_NAMES = {
+    "squared": ("mse", "squared_error", "squared_loss", "least_squares", "ls", "l2", "ols", "gaussian", "normal"),
+    "absolute": ("mae", "absolute_error", "l1", "lad"),
+    "quantile": ("pinball",),
+    "logistic": ("log_loss", "log", "logit", "binomial", "bernoulli", "cross_entropy", "deviance"),
+    "hinge": ("svm",),
+}
+_OF_ALL_CLASSES = ("softmax", "multinomial")
+
+
+def loss_of(loss: object, names: tuple[str, ...]) -> Loss:
+    """Return the loss, one of `names` or an object of their kind."""
+    if isinstance(loss, Loss) and (loss.kind == "margin") == (names is CLASSIFICATION_LOSSES):
+        return loss
+    if isinstance(loss, str) and option(loss) in names:
+        return loss_by_name(option(loss))
+    raise InvalidInputError(f"loss must be one of {', '.join(names)} or such a Loss, got {loss!r}{_hint(loss, names)}")
+
+
+def _hint(loss: object, names: tuple[str, ...]) -> str:
+    if isinstance(loss, type):
+        return "; did you forget ()?"
+    if isinstance(loss, int | float | np.number):
+        return f"; a number of features is given as n_features={loss}"
+    if option(loss) in _OF_ALL_CLASSES and names is CLASSIFICATION_LOSSES:
+        return "; use loss='logistic', multi_class='softmax'"
+    name = loss.name if isinstance(loss, Loss) else str(option(loss))
+    if name in {kind.name for kind in LOSS_TYPES} | {*_OF_ALL_CLASSES}:
+        other = "regression: SparseRegressor" if names is CLASSIFICATION_LOSSES else "classification: SparseClassifier"
+        return f", which is for {other}"
+    near = [one for one in names if name.lower() in _OTHER_NAMES.get(one, ())]
+    near = near or get_close_matches(name.lower(), names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -19,9 +19,9 @@ from levelprox._typing import Features
 from levelprox.certificate.residual import relative_stationarity
 from levelprox.constraints.costs import Costs
 from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit, subset_problem
+from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._names import FeatureNames
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
 from levelprox.subset.fit import Fit

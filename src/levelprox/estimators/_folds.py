@@ -1,4 +1,4 @@
-"""Folds whose fits share work: those of all k for the squared loss, and those with all ridges of a grid.
+"""Folds of an estimator: its splits and scorer, and folds whose fits share work.
 
 `SquaredLossFolds`: each fold has the triangle of its samples (`objectives/reduced.py`). The triangles of the other
 folds, one below the other, are the triangle of its training part. The sets for all k come from one search by the Gram
@@ -15,22 +15,30 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector
+from levelprox.driver.run_identity import hashed
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
-from levelprox.estimators._data import Samples
+from levelprox.estimators._data import RemoteFold, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._fold_fits import FoldFit, Folds, Scored, Splits, diverges, fitted_model, predictor
 from levelprox.estimators._parameters import Budget
+from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import blocks, centred, gram_search, is_reducible, is_trusted, triangle
@@ -38,6 +46,8 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import forget
 
 _NO_LIMIT = 1000  # swaps
+_REMOTE_FOLDS = 5  # of remote data by default
+_REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or fewer of them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,3 +234,96 @@ def each_ridge(task: Task, features: Features) -> Iterator[tuple[float, Vector]]
         own, x = fit(own, factor * task.automatic_ridge * unit), np.zeros(objective.dimension)
         x[places] = own
         yield factor * task.automatic_ridge, x
+
+
+# --- splits and scorers of an estimator
+
+
+def remote_splits(estimator: Any, n: int) -> Splits:
+    """Return the folds of n remote samples: each has about as many rows of every partition, by a seed."""
+    folds = _REMOTE_FOLDS if estimator.cv is None else int(estimator.cv)
+    if n < folds:
+        raise InvalidInputError(f"cv={folds} is more than the {n} samples there are")
+    seed = int(estimator.random_state) if isinstance(estimator.random_state, Integral) else 0
+    return [(RemoteFold(i, folds, seed, False), RemoteFold(i, folds, seed, True)) for i in range(folds)]
+
+
+def scorer_and_splits(estimator: Any, samples: Samples, params: dict[str, Any]) -> tuple[Any, Splits, dict[str, Any]]:
+    """Return the scorer, the folds, and metadata for the scorer, of samples in memory."""
+    splitter = check_cv(estimator.cv, samples.y, classifier=is_classifier(estimator))
+    scorer = None if estimator.scoring is None else check_scoring(estimator._single(), scoring=estimator.scoring)
+    weight = {} if samples.weight is None else {"sample_weight": samples.weight}
+    if get_config()["enable_metadata_routing"]:
+        routed = process_routing(estimator, "fit", **weight, **params)
+        split, score = dict(routed.splitter.split), dict(routed.get("scorer", {}).get("score", {}))
+    else:
+        unknown = set(params) - {"groups"}
+        if unknown:
+            raise TypeError(
+                f"fit got {sorted(unknown)}, which only metadata routing can pass on: "
+                "sklearn.set_config(enable_metadata_routing=True)"
+            )
+        split, score = params, weight
+    splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(samples.X, samples.y, **split)]
+    if not splits:
+        raise InvalidInputError(f"cv has no folds: {estimator.cv!r}")
+    if is_classifier(estimator):
+        _check_classes(samples.y, samples.weight, splits)
+    return scorer, splits, score
+
+
+def routing_of(estimator: Any) -> MetadataRouter:
+    """Return the routing of metadata to the fits, to the folds and to the scorer."""
+    router = (
+        MetadataRouter(owner=estimator)
+        .add_self_request(estimator)
+        .add(
+            splitter=check_cv(estimator.cv, classifier=is_classifier(estimator)),
+            method_mapping=MethodMapping().add(caller="fit", callee="split"),
+        )
+    )
+    if estimator.scoring is not None:
+        router.add(
+            scorer=check_scoring(estimator._single(), scoring=estimator.scoring),
+            method_mapping=MethodMapping().add(caller="fit", callee="score"),
+        )
+    return router
+
+
+def hashed_folds(splits: Splits) -> str:
+    """Return a key that identifies the folds."""
+    return hashed(np.concatenate([np.append(test, train.size) for train, test in splits]))
+
+
+def _check_classes(y: NDArray[Any], weight: NDArray[Any] | None, splits: Splits) -> None:
+    """Raise where the training part of a fold has fewer than two classes, and name the fold.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Classes.
+    weight : ndarray of shape (n,), optional
+        Samples of weight 0 do not count.
+    splits : sequence of (train, test)
+    """
+    for fold, (train, _) in enumerate(splits):
+        present = np.unique(y[train] if weight is None else y[train][weight[train] > 0]).tolist()
+        if len(present) < 2:
+            only = f"only the class {present[0]!r}" if present else "no sample"
+            raise InvalidInputError(
+                f"cv: the training part of fold {fold} has {only}, and two classes are needed. {_REMEDY}"
+            )
+
+
+def left_out_message(count: int, y: NDArray[Any], splits: Splits) -> str:
+    """Return a sentence on held-out samples that are not scored, with the folds and classes."""
+    found = []
+    for fold, (train, test) in enumerate(splits):
+        missing = np.setdiff1d(y[test], y[train]).tolist()
+        if missing:
+            classes = ", ".join(map(repr, missing))
+            found.append(f"fold {fold} has no sample of {'class' if len(missing) == 1 else 'classes'} {classes}")
+    more = f" and {len(found) - 3} more folds alike" if len(found) > 3 else ""
+    samples = "1 held-out sample of such a class is" if count == 1 else f"{count} held-out samples of such classes are"
+    folds = f"the training part of {'; that of '.join(found[:3])}{more}"
+    return f"{folds}. {samples} left out of the score. {_REMEDY}"
