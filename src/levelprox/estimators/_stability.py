@@ -32,10 +32,9 @@ from levelprox.estimators._callbacks import (
     results_in_time,
     with_estimator_warnings,
 )
-from levelprox.estimators._claims import RecomputedFit, subset_problem, task_of
+from levelprox.estimators._claims import RefittableFit, task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._fold_fits import fits_under, prepared
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
@@ -48,8 +47,7 @@ from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
-from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.nonsmooth_sets import ExactFit
 
 Set = tuple[int, ...]
 
@@ -184,7 +182,7 @@ def _compared(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            task, _ = task_of(model, design, samples.y, samples.weight, samples.more)
+            task, _ = task_of(model, design, samples)
             refits = Contributions(model, task)
             base, scale, local = refits.base.psi, refits.scale, refits.is_local
             comparable = scale > refits.enough
@@ -231,7 +229,7 @@ class Refit:
     checked: bool
 
 
-class Contributions(RecomputedFit):
+class Contributions(RefittableFit):
     """Refits of a fitted model's problem.
 
     Parameters
@@ -242,10 +240,6 @@ class Contributions(RecomputedFit):
 
     Attributes
     ----------
-    own : ndarray of int
-        The model's features, with those that are always in it and the intercept.
-    counted : ndarray of int
-        The model's features that count.
     base : Refit
         The loss refitted over `own`.
     null_loss : float
@@ -255,17 +249,9 @@ class Contributions(RecomputedFit):
     """
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, subset_problem(task, 0))  # all sets are given
+        super().__init__(model, task, None)
         self.objective = cast(Model, self.problem.objective)
-        self.counted = self.problem.counted(self.problem.support(self.x))
-        self.own = np.union1d(self.problem.support(self.x), self.problem.unpenalized).astype(np.intp)
-        self.fit: Fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.enough = _CHECKED * abs(self.null.psi - self.objective.infimum)
-        if self.objective.smooth:
-            self.search = SmoothSearch(SUBSET_TOLERANCE * model.tol)
-            self.search.begin(subset_problem(task, self.counted.size))
-        else:
-            self.exact_refits = ExactRefits(self.problem)
         self.null_loss = self.refitted(self.problem.unpenalized).psi
         self.fit = self._fitted(self.own)
         self.base = self._judged(self.fit)
@@ -298,9 +284,7 @@ class Contributions(RecomputedFit):
         if not features.size:
             origin = self.objective.origin
             return Fit(features, np.empty(0), self.objective.value_of(origin), origin, gap=0.0)
-        if not self.objective.smooth:
-            return self.exact_refits(features, self.fit, seconds_left)
-        return self.search.swaps.fitted(features, self.fit)
+        return self.fitted(features, seconds_left)
 
     def _judged(self, fit: Fit) -> Refit:
         left = fit.error if isinstance(fit, ExactFit) else fit.gap + fit.resolution
