@@ -70,7 +70,7 @@ def dataset(name: str) -> Dataset:
 
 
 def _two_signs(b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two classes as −1 and +1, whatever they are called; other targets as they are."""
+    """Return two classes as −1 and +1, with any labels; other targets unchanged."""
     values = np.unique(b)
     return np.where(b == values[1], 1.0, -1.0) if values.size == 2 else b
 
@@ -112,7 +112,7 @@ def hand_over(data: Dataset, folder: Path) -> Path:
 
 
 def taken(place: Path, by_columns: bool) -> Dataset:
-    """What `hand_over` wrote, in rows or in columns; in memory of its own, since some peers refuse read-only arrays."""
+    """Return the data of `hand_over`, by rows or by columns; a copy, because some peers reject read-only arrays."""
     kind = json.loads((place / "kind.json").read_text())
     b = np.load(place / "b.npy")
     if not kind["sparse"]:

@@ -63,7 +63,7 @@ class Case:
     ----------
     name : str
     call : callable
-        Its result, or the error that it raises, is looked at.
+        Its result, or the error that it raises, is checked.
     outcome : {"works", "warns", "raises"}
     words : tuple of str
         What must be in the text: of the result, of the warnings or of the error.
@@ -475,7 +475,7 @@ DATA = (
     ),
     Case("no y", lambda: SparseRegressor().fit(samples(), None), "raises", ("y", "SparseRegressor"), ValueError),
     Case(
-        "y and X exchanged",
+        "y and X swapped",
         lambda: SparseRegressor().fit(target(), samples()),
         "raises",
         ("X has one dimension", "exchanged", "fit(X, y)"),

@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[float], str]] = {
     "all digits": repr,
     "ones": lambda value: "1",
 }
-FASTER, PEAK = 5, 1.6  # what is wanted
+FASTER, PEAK = 5, 1.6  # the bars
 
 
 def generate(path: Path, kind: str, megabytes: float) -> None:

@@ -113,7 +113,7 @@ def main() -> None:
     print(f"written: {arguments.csv}")
     if arguments.largest >= 10**7:
         _, *_, out_over_copy, new_over_copy, sort_over_out, _ = rows[-1]
-        print("\nAt the largest d: measured, wanted")
+        print("\nAt the largest d: measured, required")
         print(f"  with out=, times a copy      {out_over_copy:7.1f}   at most   8")
         print(f"  without out=, times a copy   {new_over_copy:7.1f}   at most  10")
         print(f"  faster than sorting          {sort_over_out:7.1f}   at least 50")

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from levelprox import Problem, Stochastic
 from levelprox.constraints import MCP
-from levelprox.objectives import LinearModel, Objective
-from levelprox.objectives._base import Subgradients
+from levelprox.objectives import LinearModel, Objective, Subgradients
 
 Vector = NDArray[np.float64]
 

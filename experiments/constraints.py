@@ -3,7 +3,7 @@
 Computed from `levelprox.constraints` and `levelprox.theory` alone, in a few seconds; `studies/fig_constraints.py` puts
 them together.
 
-- `graphs`: Figure 1, the functions of Table 2 beside ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
+- `graphs`: Figure 1, the functions of Table 2 and ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
   (|x| + ε)^p is shown less its value at 0, as the library has it.
 - `bounds`, `samples`: Σ φ'(|x_i|)|x_i| ≥ z(g(x)), the denominator of the bound on the multipliers.
 - `region`: {g ≤ η} in the plane for SCAD. At η = cap only the axes are feasible beyond the threshold, so that no
@@ -60,7 +60,7 @@ def graphs() -> Rows:
 
 
 def bounds(constraint: Constraint) -> Rows:
-    """z over two caps (or as far, where there is none); the paper's own form of it beside, where it gives one."""
+    """Draw z over two caps (or as far, without a cap), and the paper's form of it if there is one."""
     end = 2 * constraint.cap if math.isfinite(constraint.cap) else 5.0
     alpha = end * np.arange(1001) / 1000
     paper = z_paper(constraint, alpha) if isinstance(constraint, PAPER_HAS_Z) else np.full(alpha.size, np.nan)
@@ -174,7 +174,7 @@ def _draw_region(axis: Axes, rows: Rows, level: float) -> None:
 
 
 def of(rows: Rows, **wanted: Any) -> Rows:
-    """The rows that say what is wanted."""
+    """Return the rows that match."""
     return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
 

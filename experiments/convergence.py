@@ -1,4 +1,4 @@
-"""The last digits: the KKT residual after each Newton step on the KKT system, and after each step of LCPP beside.
+"""The last digits: the KKT residual after each Newton step on the KKT system, and after each step of LCPP.
 
     python -m experiments.convergence [--quick] [--out DIR]
 

@@ -19,7 +19,7 @@ Indices = NDArray[np.intp]
 
 _NEWTON_STEPS = 100
 _DECREMENT = 1e-13  # what a Newton step would still gain, relative to the loss
-_SEPARATED = 1e-7  # a logistic loss this low goes on to 0: the two classes can be told apart
+_SEPARATED = 1e-7  # a logistic loss this low tends to 0: the two classes are separable
 _AT_ONCE = 20_000  # subsets in one batch of small systems
 _SHORTLIST = 5  # subsets that are refitted in full: Gram matrices lose some digits
 

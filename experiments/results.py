@@ -52,7 +52,7 @@ def legend_below(figure: Figure, axes: NDArray[np.object_]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As PNG or whatever the name ends in."""
+    """Write the figure as PNG, or in the format of the file name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     print(f"written: {path}")

@@ -115,7 +115,7 @@ def outer_steps(problem: Problem, subsolver: Subsolver, gamma: float, budget: Bu
         return record.n_grad >= budget.passes
 
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # no run is meant to end at tol
+        warnings.simplefilter("ignore", ConvergenceWarning)  # no run ends at tol
         solve(
             problem,
             subsolver=subsolver,

@@ -18,7 +18,7 @@ Ask = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """Coefficients, the intercept last where one was asked for; and what else there is to tell."""
+    """Coefficients, the intercept last if there is one; and further figures."""
 
     coefficients: Vector
     note: str = ""
@@ -33,9 +33,9 @@ class Peer(ABC):
     each file translates into its peer's units.
     """
 
-    package: str  #: what is imported, and asked for its version
+    package: str  #: the module to import, which has the version
     distribution: str = ""  #: where it is called otherwise
-    by_columns: bool = False  #: the storage it likes best
+    by_columns: bool = False  #: its preferred storage
 
     def load(self) -> None:
         """Import it; ImportError where it is not installed."""

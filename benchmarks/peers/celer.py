@@ -12,7 +12,7 @@ from benchmarks.peers.base import Ask, Fit, Peer, Vector
 
 
 class Celer(Peer):
-    """λ is the weight of ‖x‖₁ beside ψ; `tol` is celer's own."""
+    """ψ + λ‖x‖₁; `tol` is celer's own."""
 
     package = "celer"
     by_columns = True

@@ -40,7 +40,7 @@ class _Levelprox(Peer):
 
 
 def _counted_fit(problem: Any, options: dict[str, Any]) -> Fit:
-    """A fit with passes and bytes counted where designs are asked for products; slower, so never timed."""
+    """A fit with passes and bytes counted in the products of designs; slower, so never timed."""
     from benchmarks.engine import counted
     from levelprox import solve
 
@@ -52,11 +52,11 @@ def _counted_fit(problem: Any, options: dict[str, Any]) -> Fit:
 
 
 class Direct(_Levelprox):
-    """From the null fit straight to the wanted constraint."""
+    """levelprox with start="direct"."""
 
 
 class Continuation(_Levelprox):
-    """From a wide to the wanted threshold."""
+    """levelprox with start="continuation"."""
 
     start = "continuation"
 

@@ -12,7 +12,7 @@ from benchmarks.peers.base import Ask, Fit, Peer, Vector
 
 
 class Liblinear(Peer):
-    """λ is the weight of ‖x‖₁ beside ψ; `tol` is liblinear's own."""
+    """ψ + λ‖x‖₁; `tol` is liblinear's own."""
 
     package = "sklearn.linear_model"
     distribution = "scikit-learn"

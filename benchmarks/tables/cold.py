@@ -1,6 +1,7 @@
 """The first fit of a new process: interpreter, imports, compilation and all; reading the data does not count.
 
-skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as elsewhere.
+skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as in their
+tables.
 """
 
 from __future__ import annotations

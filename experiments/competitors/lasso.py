@@ -33,7 +33,7 @@ class Lasso(Competitor):
     """{"C": C} for the logistic loss, {"alpha": α} for the squared one, in scikit-learn's units.
 
     Squared losses start where the last point ended and, for dense data with more samples than features, use the Gram
-    matrix, computed once; its seconds are the first fit's. liblinear starts anew for every point.
+    matrix, computed once; its seconds are the first fit's. liblinear has no warm starts.
 
     Parameters
     ----------

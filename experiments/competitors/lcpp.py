@@ -29,8 +29,8 @@ class LCPP(Competitor):
     tol : float
         On the KKT residual.
     start : {"direct", "continuation"}
-        "continuation" is what `levelprox.solve` does unless told otherwise: it looks for better KKT points by way of
-        wider problems, at ten to a hundred times the cost of "direct". It starts every fit anew.
+        "continuation" is the default of `levelprox.solve`: it searches for better KKT points through
+        rescaled problems, at ten to a hundred times the cost of "direct". It has no warm starts.
     time_limit : float, optional
         Seconds for one fit.
     warm : bool

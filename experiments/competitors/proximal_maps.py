@@ -3,7 +3,7 @@
     prox(φ, u, s) = argmin_w ½(w − u)² + s φ(|w|)
 
 For u ≥ 0, the sign restored afterwards; one of the minimisers where there are several. Where sφ bends less than the
-parabola (s L_h < 1) the function is convex and the map continuous; elsewhere it jumps, from 0 or from the branch of
+parabola (s L_h < 1) the function is convex and the map continuous; otherwise it jumps, from 0 or from the branch of
 small w to the branch of large w, at the u where both are equally good.
 """
 

@@ -24,7 +24,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Told:
-    """A value with more to be recorded beside it.
+    """A value with further quantities to record.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The paper's six data sets by name: the originals where they were downloaded, stand-ins or substitutes where not.
+"""The paper's six data sets by name: originals if they were downloaded, otherwise stand-ins or substitutes.
 
     from experiments.datasets import NAMES, Places, load, source
 
@@ -33,7 +33,7 @@ FORMS = {
     "E2006-tfidf": Form("squared"),
     "YearPredictionMSD": Form("squared", dense=True, standardised=True),
 }
-SUBSTITUTE = "small and made up, of a similar kind: neither its size nor its errors are those of the paper"
+SUBSTITUTE = "small generated data of a similar kind: neither its size nor its errors are those of the paper"
 
 
 def source(name: str, places: Places) -> Source:
@@ -54,7 +54,7 @@ def source(name: str, places: Places) -> Source:
 
 
 def load(name: str, places: Places, rows: int | None = None) -> Split:
-    """The set of that name: the original if all of it was downloaded, else the stand-in, else a substitute.
+    """Return the set of that name: the original if all of it was downloaded, else the stand-in, else a substitute.
 
     Parameters
     ----------

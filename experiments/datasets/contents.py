@@ -14,7 +14,7 @@ from levelprox.exceptions import FileFormatError
 from levelprox.io import libsvm_batches
 
 _BATCH = 2000
-_LABELS = 100  # more are not told apart
+_LABELS = 100  # more are not distinguished
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Small generated substitutes of the paper's data sets, so that every experiment runs anywhere.
 
 Text is drawn by Zipf's law and weighted by tf-idf; pictures are dense or four fifths empty. Labels and targets follow a
-planted model of few columns, with noise, but for the digits, where a class is a drawing.
+planted model of few columns, with noise, except the digits, where a class is a drawing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checksums of downloaded files: computed on the first download, kept beside the files, compared ever after."""
+"""Checksums of downloaded files: computed on the first download, stored next to the files, compared later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def read(folder: Path) -> dict[str, Pin]:
     except OSError as error:
         raise DataError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is no list of checksums; removing it has all files checked and pinned anew") from error
+        raise DataError(
+            f"{path} is no list of checksums; remove it to check all files and to record their checksums again"
+        ) from error
 
 
 def add(path: Path, pin: Pin) -> None:

@@ -1,4 +1,4 @@
-"""Where data sets are looked for: downloaded originals, and a folder of stand-ins."""
+"""Locations of data sets: downloaded originals, and a folder of stand-ins."""
 
 from __future__ import annotations
 

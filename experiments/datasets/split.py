@@ -26,7 +26,7 @@ class Source:
     name : str
         The paper's.
     kind : {"original", "exact", "stand-in", "generated"}
-        The file the paper names; the same data from elsewhere; other data of the same kind; made up.
+        The file that the paper names; the same data from another source; other data of the same kind; generated data.
     label : str
         What every table and figure prints.
     note : str
@@ -72,7 +72,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Form:
-    """What is done to a set whatever its source.
+    """Conversion of a set, the same for every source.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""One page for people: what the paper shows, what came out here, and a sentence on every difference.
+"""The HTML page: what the paper shows, the results here, and a sentence on every difference.
 
 It needs nothing from outside, figures are part of it, and everything that is written into it is escaped.
 """

@@ -1,7 +1,7 @@
-"""What is known on disk: one file for each finished task, whole or not at all, so that a killed run goes on.
+"""Results on disk: one complete file for each finished task, so that a killed run can resume.
 
 OUT/parts/<study>/<key>.json    arguments, rows and seconds of one task
-OUT/<study>.csv                 the rows of all tasks of a study, put together anew whenever it is looked at
+OUT/<study>.csv                 the rows of all tasks of a study, written again for every report
 OUT/log.txt                     what tasks printed, and where those that failed did so
 """
 
@@ -49,7 +49,7 @@ class Parts:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise FolderError(f"another run is at work in {self.out}; `--out DIR` writes elsewhere") from error
+                raise FolderError(f"another run uses {self.out}; `--out DIR` chooses another folder") from error
             yield
 
     def has(self, study: str) -> bool:
@@ -63,7 +63,7 @@ class Parts:
             if stored["asked"] != _asked(task):
                 return None
             return Answer(list(stored["rows"]), float(stored["seconds"]), stored["ended"], stored["reason"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or somebody else has written it
+        except (FileNotFoundError, ValueError, KeyError, TypeError):  # missing, or written by another program
             return None
 
     def keep(self, task: Task, answer: Answer) -> None:

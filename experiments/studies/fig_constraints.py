@@ -69,7 +69,7 @@ class FigConstraints(Study):
             claims.append(degenerate(parts["regions"]))
         return Outcome(
             "Computed from levelprox.constraints and levelprox.theory; the same in quick and full runs.",
-            "Figure 1 shows the functions of Table 2 beside ℓ1. In the appendix: z for SCAD with λ = 1, θ = 5, and "
+            "Figure 1 shows the functions of Table 2 and ℓ1. In the appendix: z for SCAD with λ = 1, θ = 5, and "
             "{g ≤ η} in the plane at η = 3, 2.8 and 3.2.",
             figures=list(drawn(parts)),
             claims=claims,

@@ -145,7 +145,7 @@ class FigDCCP(Study):
             notes=[
                 "The paper's DCCP ran on MOSEK; here Clarabel and SCS stand for it, and MOSEK where it has a licence.",
                 "The paper names neither ε nor the levels η_k of this figure: ε = 1e-6, η_k = η.",
-                "levelprox as it comes looks for a better KKT point by way of wider problems; it may end lower than "
+                "levelprox with defaults searches for better KKT points by continuation; it may end lower than "
                 "LCPP and DCCP, which stay where they come to from the origin.",
             ],
         )

@@ -70,7 +70,7 @@ class Setting:
         return self.unit / self.penalty.lam
 
     def g(self, x: Vector) -> float:
-        """The penalty, the MCP whatever was solved."""
+        """Return the penalty, the MCP for every method."""
         return self.penalty.total(x, None)
 
     def starts(self) -> dict[str, Vector]:
@@ -175,7 +175,7 @@ def reweighted(problem: Setting, beta: float, x: Vector) -> Vector:
 
 
 def weighted_l1(problem: Setting, weights: Vector, x: Vector) -> Vector:
-    """Argmin ψ + Σ w_j |x_j|: accelerated proximal gradient steps, begun anew where they turn back."""
+    """Argmin ψ + Σ w_j |x_j|: accelerated proximal gradient steps with restarts."""
     L = float(np.linalg.eigvalsh(problem.gram)[-1])
     y, t = x, 1.0
     for _ in range(_STEPS):
@@ -220,11 +220,11 @@ class PenaltyWeight(Study):
             figures=[("penalty-weight.png", draw(sets), "g against β, and g against η, by start")],
             claims=[claim for name, here in sets.items() for claim in verdicts(name, here)],
             notes=[
-                "The remark is on stationary points, not on minimisers: whatever descends from the origin, and a "
+                "The remark is on stationary points, not on minimisers: a method that descends from the origin, and a "
                 "global minimiser, has βg(x) ≤ ψ(0) (dotted).",
                 "Beyond its threshold the MCP is flat: a fit whose nonzeros are all that large is a local minimiser of "
                 "ψ + βg for every β that holds the others at zero, and methods that look at slopes stay there.",
-                "GIST's proximal map looks at the whole line in each coordinate and jumps to 0 once β is large for its "
+                "GIST's proximal map minimises globally in each coordinate and jumps to 0 once β is large for its "
                 "step: with β far beyond what a fit needs, its g is 0 too; for β around β₀ it depends on the start.",
             ],
         )
@@ -270,7 +270,7 @@ def verdicts(name: str, rows: Sequence[Row]) -> Iterator[Claim]:
     levels = [row for row in rows if row["method"] == LCPP]
     if levels:
         yield Claim(
-            f"{name}: the constraint bounds g whatever the start",
+            f"{name}: the constraint bounds g for every start",
             f"largest g/η of {len(levels)} runs: {max(row['g'] / row['level'] for row in levels):.12g}",
             all(row["g"] <= row["level"] for row in levels),
         )

@@ -88,7 +88,7 @@ class Rates(Study):
                 "A quantity is worse than the paper says where the lower limit of its slope is above the exponent, and "
                 "undecided where the limits reach from below the exponent to beyond twice it.",
                 "The levels rise as η − η_k = (η − η_0)/(k+1), so that ȳ(η − η_k), a part of the complementarity, "
-                "falls as 1/K whatever the steps do, as long as ȳ is bounded. Where it is nearly all of it the slope "
+                "decreases as 1/K for any steps, if ȳ is bounded. Where it is nearly all of it the slope "
                 "is that of the schedule, and no measurement of the method; what is beyond it has its own slope.",
             ],
         )

@@ -1,4 +1,4 @@
-"""Table 3: the paper's data sets beside what was loaded under their names.
+"""Table 3: the paper's data sets, and the data loaded under their names.
 
 All rows are counted, in quick runs too. Nonzeros are those of the training part, in per cent.
 """
@@ -53,12 +53,14 @@ class TableDatasets(Study):
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
         header = ("set", "", "train", "test", "dimension", "nonzeros %", "type", "what it is")
         return Outcome(
-            "Counted after loading, as all other experiments load them but for the rows: quick ones take fewer.",
+            "Counted after loading, as in all other experiments except for the number of rows: quick runs use fewer.",
             "Table 3 lists six data sets of LIBSVM's site.",
-            tables=[Table("The paper's sets, and ours", header, [line for row in rows for line in both(row)])],
+            tables=[
+                Table("The paper's sets, and those used here", header, [line for row in rows for line in both(row)])
+            ],
             claims=[claim(row) for row in rows],
             notes=[
-                "What is a stand-in or made up is labelled so in every table and figure; docs/datasets.md says where "
+                "Stand-ins and generated data are labelled in every table and figure; docs/datasets.md says where "
                 "the originals come from and how they are checked.",
             ],
         )
@@ -75,7 +77,7 @@ def of_paper(name: str) -> tuple[str, ...]:
 
 
 def both(row: Row) -> Iterator[tuple[str, ...]]:
-    """The paper's line, then ours."""
+    """Return the line of the paper, then that of the data used here."""
     yield (row["set"], "paper", *of_paper(row["set"]), "")
     yield ("", "here", *printed(row), row["source"] if row["source"] in SAME else row["label"])
 

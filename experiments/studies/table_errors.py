@@ -46,7 +46,7 @@ METHODS: dict[str, Competitor] = {
 }
 #: Which of the paper's columns each method is held against.
 COLUMN = {"GIST": "GIST", "Lasso": "Lasso", "LCPP-BB": "LCPP", "LCPP": "LCPP"}
-#: Those that stand for the paper's LCPP, one at a time, beside GIST and Lasso.
+#: Methods compared as the paper's LCPP, one at a time, with GIST and Lasso.
 LCPPS = ("LCPP-BB", "LCPP")
 
 
@@ -235,7 +235,7 @@ def order_in_words(labels: dict[str, str], found: Found) -> str:
 
 
 def line(name: str, label: str, found: Found) -> tuple[str, ...]:
-    """One set's row of the table, the paper's errors beside ours."""
+    """Return the row of one set, with the paper's errors next to those found here."""
     cells = []
     for method in METHODS:
         mean, deviation = paper.TABLE_4[name][COLUMN[method]]
@@ -287,7 +287,7 @@ def claims(name: str, label: str, found: Found) -> Iterator[Claim]:
                 f"{label}: {theirs_too}",
                 here,
                 here == theirs_too if exact else None,
-                f"The three lie within {max(means) - min(means):.2f} points of each other; the choice of test rows "
+                f"The three are within {max(means) - min(means):.2f} points of each other; the choice of test rows "
                 f"alone gives each a standard deviation of {chance:.2f}."
                 if exact
                 else f"Other data: {'the same' if here == theirs_too else 'another'} order, no verdict.",

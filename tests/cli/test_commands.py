@@ -1,4 +1,4 @@
-"""The command line, run in this process: what commands print, write and refuse."""
+"""The command line, run in this process: output, files and errors of commands."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_a_checkpoint_is_given_up_only_for_a_fit_that_begins(files, run, tmp_pat
     assert run("fit", files / "words.csv", *words, "--restart")[0] == 65  # no target
     assert run("fit", files / "dia.parquet", *words, "--restart", "--test", files / "new.csv")[0] == 65
     assert state.read_bytes() == before
-    state.write_bytes(before[:-1])  # damaged, but one of ours
+    state.write_bytes(before[:-1])  # damaged, but a checkpoint of levelprox
     assert run("fit", files / "dia.parquet", *words, "--restart")[0] == 0
 
 

@@ -45,7 +45,7 @@ def served():
 
 
 def of_clusters():
-    """Child processes but for those that joblib keeps for the next call."""
+    """Child processes except those that joblib keeps for the next call."""
     return [child for child in multiprocessing.active_children() if "Loky" not in child.name]
 
 

@@ -55,7 +55,7 @@ DATA = [dense, sparse, correlated, duplicates, separable, wide]
 
 
 def drawn(seed: int):
-    """A problem: the task, its data and its options, but for the budget."""
+    """A problem: the task, its data and its options, except for the budget."""
     rng = np.random.default_rng(seed)
     task = list(TASKS)[seed % len(TASKS)]
     make = DATA[(seed + seed // len(TASKS)) % len(DATA)]

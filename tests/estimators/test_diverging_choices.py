@@ -32,7 +32,7 @@ def folds() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def overlapping(*flipped: int, d: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Feature 0 separates the classes but for the samples that are flipped: a fold that holds them out diverges."""
+    """Feature 0 separates the classes except for the samples that are flipped: a fold that holds them out diverges."""
     rng = np.random.default_rng(seed)
     y = np.arange(N) % 2
     X = rng.standard_normal((N, d))
@@ -285,12 +285,12 @@ def test_a_fold_without_any_finite_score_is_left_out():
         model.fit(X, y)
 
 
-# --- data elsewhere, and what is shown
+# --- remote data, and displays
 
 
 @pytest.fixture(params=["tensor", "array"])
 def elsewhere(request):
-    """A function that puts data elsewhere."""
+    """A function that makes data remote."""
     if request.param == "tensor":
         return pytest.importorskip("torch").from_numpy
     da = pytest.importorskip("dask.array")

@@ -1,4 +1,4 @@
-"""Estimators and the content of X and y: what is refused, by name, and what is fitted, at its extremes."""
+"""Estimators and the content of X and y: errors, which name the argument, and extreme data that are fitted."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_one_standard_error_takes_the_smallest_k_and_then_the_largest_ridge() ->
 
 @pytest.mark.parametrize("given", [{"positive": True}, {"keep": [1]}, {"standardize": False}, {"multi_class": "ovr"}])
 def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
-    """Signs are obeyed, and kept features have no ridge."""
+    """Signs hold, and kept features have no ridge."""
     X, y = nearly_separable(noise=0.3)
     if "multi_class" in given:
         y = np.digitize(X[:, 0] / X[:, 0].std(), [-0.5, 0.5])

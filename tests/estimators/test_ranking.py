@@ -1,4 +1,4 @@
-"""Ranking of candidates by scores of folds equals a plain twin, with nonfinite scores and in any order."""
+"""Ranking of candidates by scores of folds equals a plain implementation, with nonfinite scores and in any order."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SINGLE = [
     SparseClassifier(level=2.5, multi_class="ovr", tol=1e-10),
     SparseClassifier("squared_hinge", standardize=False),
     SparseRegressor("huber", standardize=False),
-    # No classifier: check_class_weight_classifiers wants nearly all samples put in one class, which none through the
+    # No classifier: check_class_weight_classifiers requires nearly all samples in one class, which none through the
     # origin can do.
     SparseRegressor(fit_intercept=False),
 ]

@@ -221,7 +221,7 @@ def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
     assert source.passes == after
     model.evaluate(Query(W, (np.ones(3),), gradient="everywhere"))
     assert source.passes == after + 1
-    # A look has told which features are likely; they come along with the next columns, and are there when asked for.
+    # A full pass has shown which features are likely; they are fetched with the next columns.
     likely = source.cache.likely[:20]
     model.evaluate(Query(np.array([100, 101]), (np.ones(2),)))
     assert source.passes == after + 2

@@ -15,7 +15,6 @@ REMAINING = {
     ("_best_subset", "_multiclass"),
     ("backends", "_base"),
     ("backends", "_multiclass"),
-    ("certificate", "_share"),
     ("estimators", "_base"),
     ("estimators", "_multiclass"),
     ("objectives", "_base"),

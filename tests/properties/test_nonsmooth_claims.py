@@ -28,7 +28,7 @@ KINDS = ["dense", "rare", "twins", "units", "offset", "powers", "ties", "exact",
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Data, a loss with kinks and what is asked for; `psi` is the minimum over each of some sets of features."""
+    """Data, a loss with kinks and the budget; `psi` is the minimum over each of some sets of features."""
 
     X: np.ndarray
     b: np.ndarray

@@ -15,7 +15,7 @@ from experiments.measure import Path, distance_squared, seeds_that_draw_the_last
 from experiments.reproduce.study import Scope
 from experiments.studies import rates as studies_rates
 from levelprox.certificate.residual import Residual
-from levelprox.objectives._base import Subgradients
+from levelprox.objectives import Subgradients
 from levelprox.theory import draw_k_hat
 
 CELLS = table()

@@ -173,9 +173,9 @@ def test_a_large_weight_does_not_bound_the_penalty_and_a_level_does(weights):
     outcome = PenaltyWeight().outcome(weights, SCOPE)
     assert len(outcome.claims) == 3 and all(claim.holds for claim in outcome.claims)
     assert len(outcome.tables[0].rows) == 5 and len(outcome.figures[0][1].axes) == 4
-    # Whatever descends from the origin has βg ≤ ψ(0).
+    # A method that descends from the origin has βg ≤ ψ(0).
     assert all(row["g"] <= row["most"] for row in weights if row["start"] == "origin" and "most" in row)
-    # Eight planted features, each at the cap of ½: found again whatever β is.
+    # Eight planted features, each at the cap of ½: found again for every β.
     stuck = [row for row in weights if row["method"] == penalty_weight.REWEIGHTED and row["beta"] >= 1]
     assert {(row["g"], row["nonzeros"]) for row in stuck if row["start"] != "origin"} == {(4.0, 8)}
 

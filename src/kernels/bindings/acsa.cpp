@@ -23,7 +23,7 @@ private:
     const Objective &objective_;
 };
 
-// The user's oracle: x -> a subgradient of one sample, already checked by levelprox.objectives.stochastic.
+// The user's oracle: x -> a subgradient of one sample, already checked by levelprox.objectives.user.
 class PythonOracle final : public Sampler {
 public:
     PythonOracle(nb::callable oracle, std::size_t d) : oracle_(std::move(oracle)), dimension_(d) {}

@@ -27,10 +27,8 @@ from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._base import Curved
 from levelprox.objectives.feature_scale import FeatureScale
-from levelprox.objectives.leave_one_out import Point
-from levelprox.objectives.linear_margins import FARTHER, keeps_decreasing
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.ridge import Ridge
+from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing
 
 _AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
 _NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
@@ -146,7 +144,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
-        """Return the decrease of leave-one-out losses between two fits, as in `leave_one_out.py`; one round."""
+        """Return the decrease of leave-one-out losses between two fits, as `Model.left_out_fall`; one round."""
 
     @abstractmethod
     def _accuracy(self, features: Features, x: Matrix) -> float: ...
@@ -191,7 +189,7 @@ class RemoteObjective(Curved):
             return False
         features, rows = self._used(x)
         if self.weak_convexity > 0:
-            far = Query(features, tuple((t * rows).ravel() for t in FARTHER))
+            far = Query(features, tuple((t * rows).ravel() for t in RAY_LENGTHS))
             return keeps_decreasing(self.evaluate(far).values.tolist())
         falls, rises = self._ray_trend(features, rows)
         return falls and not rises
@@ -230,7 +228,7 @@ class RemoteObjective(Curved):
 
     def ridged(self, ridge: ArrayLike) -> Self:
         """Return the same model with a ridge: a number, or one for each feature; the intercept is free of it."""
-        checked = Ridge.of(ridge, self.n_all, self.unpenalized)
+        checked = Ridge.of(ridge, self.n_all, self.unpenalized, self.loss)
         other = copy.copy(self)
         other.strength = None if checked is None else checked.strength
         other.shared = SharedState()  # what is known at a point is not the same

@@ -26,7 +26,7 @@ from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives.leave_one_out import LEAST, Point
+from levelprox.objectives.model import LEAST_REMAINDER, Point
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -100,7 +100,7 @@ class DeviceModel(RemoteObjective):
             return self.namespace.to_host(self.namespace.xp.stack(sums)) / self.losses.total
 
     def _left_out(self, fit: Point, unit: float) -> Any:
-        """The loss of every sample under a fit without it, as in `leave_one_out.py`."""
+        """The loss of every sample under a fit without it, as `Model.left_out_losses`."""
         xp, n, K, softmax = self.namespace.xp, self.design.n, self.width, self.only_contrasts
         columns = self.design.columns(self.features, few=True)
         z = columns.matvec(fit.x.reshape(-1, K))
@@ -121,7 +121,7 @@ class DeviceModel(RemoteObjective):
         else:
             spread = without[:, None] * spread
             stays = 1 - spread * shape
-            step = spread * slope / xp.where(stays > LEAST, stays, LEAST)
+            step = spread * slope / xp.where(stays > LEAST_REMAINDER, stays, LEAST_REMAINDER)
         value = self.losses.pointwise(z + step)[0]
         return value if value.ndim == 1 else value.sum(axis=1)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from levelprox._typing import Features, Vector
 from levelprox.designs import Design, ScaledDesign
 from levelprox.losses import Loss
-from levelprox.objectives._base import Model
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
 

@@ -21,9 +21,8 @@ from levelprox.backends.partition import Form, Partition, ScaleWeights, SelectFo
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.backends.statistics import ComputeSpread, ComputeStatistics, Statistics, median
 from levelprox.losses import Loss
-from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.leave_one_out import Point, left_out_fall
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Point
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +165,7 @@ class LeaveOneOut:
 
     def __call__(self, partition: Partition) -> Vector:
         part = partition.part(self.features)
-        assert isinstance(part, LinearModel | ByClass)
-        return left_out_fall(part, self.before, self.after, self.unit, partition.total / self.total)
+        return part.left_out_fall(self.before, self.after, self.unit, partition.total / self.total)
 
 
 class PartitionedSource(DataSource):

@@ -268,7 +268,7 @@ def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: V
     kept &= bend >= 0
     if np.all(kept):
         return _KEPT * hessian
-    lowest = -model.loss.weak_convexity * model._share
+    lowest = -model.loss.weak_convexity * model.share
     return model.bent_by_ridge(model.design.gram(np.where(kept, _KEPT * bend, np.minimum(lowest, 0.0))))
 
 
@@ -334,7 +334,7 @@ def _by_duality(problem: Problem, model: LinearModel, x: Vector, psi: float, y: 
     tau = max(problem.level - problem.g(x), 0.0) + float(np.sum(price * np.abs(x)))
     support = np.union1d(problem.support(x), problem.unpenalized).astype(np.intp)
     v = _mended(model, support, slopes, -y * (price * np.sign(x))[support])
-    share, offset = model._share, 0.0 if model.offset is None else model.offset
+    share, offset = model.share, 0.0 if model.offset is None else model.offset
     G = model.design.rmatvec(share * v)
     draw = np.maximum(pull(problem, G), np.where(x != 0, np.abs(G), 0.0))
     typical = float(np.sum(share * np.abs(model.margins(x) - model.target)))
@@ -355,7 +355,7 @@ def _most_drawn(draw: Vector, price: Vector, reach: Vector, tau: float) -> float
 def _mended(model: LinearModel, features: Features, slopes: Vector, wanted: Vector) -> Vector:
     """Slopes within their bounds near the given ones, with a gradient over some features nearer to the one wanted."""
     low, high = model.loss.subdifferential(model.target, model.target)
-    part, share = model.design.view(features), model._share
+    part, share = model.design.view(features), model.share
     v = best = np.clip(slopes, low, high)
     least = math.inf
     for _ in range(_MENDINGS):

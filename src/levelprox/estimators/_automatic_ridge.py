@@ -7,7 +7,7 @@ and has no minimiser. Where they nearly do, it has one far out that predicts oth
 
 That is a normal prior on the coefficients of standardised features with a standard deviation from 1, scikit-learn's
 default for LogisticRegression (C = 1), to 10. From the largest λ on, λ falls for as long as the approximate
-leave-one-out loss over the chosen features (`objectives/leave_one_out.py`) falls by more than twice the standard
+leave-one-out loss over the chosen features (`objectives/model.py`) falls by more than twice the standard
 error of that fall: the features were chosen on the same samples, so that a small fall says nothing. n is the sum of
 the weights, as a weight of 2 is a repeated sample, or the number of samples where that is more, as of weights that
 add up to 1.
@@ -37,7 +37,7 @@ from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives._base import Curved
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.leave_one_out import Point, entries_of, left_out_fall
+from levelprox.objectives.model import Point
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
@@ -133,7 +133,7 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
     if not np.any(unit) or n * (m * width) ** 2 > _MOST:
         return largest
     if isinstance(objective, ByClass):
-        objective = objective.over(entries_of(objective))  # columns side by side: they are looked at often
+        objective = objective.over(objective.dense_columns())  # columns side by side: they are looked at often
     chosen, x, before = largest, np.zeros(m * width), None
     for factor in GRID:
         bend = np.repeat(2 * factor * largest * unit, width)
@@ -198,10 +198,8 @@ def _inverse(hessian: Matrix) -> Matrix:
 
 
 def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
-    if isinstance(objective, RemoteObjective):
-        return objective.left_out_fall(before, after, unit)
-    assert isinstance(objective, LinearModel | ByClass)
-    return left_out_fall(objective, before, after, unit)
+    assert isinstance(objective, RemoteObjective | Model)
+    return objective.left_out_fall(before, after, unit)
 
 
 def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:
@@ -236,7 +234,7 @@ class FewFeatures:
         self.signs = signs if np.any(signs) else None
         self.is_standard = objective.standardised() is None
         if isinstance(objective, ByClass) and self.is_standard:
-            self.data = objective.over(entries_of(objective))  # columns side by side: they are looked at often
+            self.data = objective.over(objective.dense_columns())  # columns side by side: they are looked at often
         self.columns: Columns | None = None
 
     def __call__(self, x: Vector, ridge: Vector | None = None) -> Vector:

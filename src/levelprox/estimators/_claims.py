@@ -25,7 +25,7 @@ from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import FeatureProblem, SubsetProblem
 from levelprox.subset.fit import Fit, rounding_of_margins
-from levelprox.subset.nonsmooth_sets import ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactRefits
 from levelprox.subset.smooth_search import SmoothSearch
 
 Figure = float | int | str | None

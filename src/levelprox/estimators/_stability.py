@@ -47,7 +47,7 @@ from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
-from levelprox.subset.nonsmooth_sets import ExactFit
+from levelprox.subset.nonsmooth_refit import ExactFit
 
 Set = tuple[int, ...]
 

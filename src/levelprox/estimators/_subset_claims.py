@@ -23,7 +23,7 @@ from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._fit import Task
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset.nonsmooth_sets import ExactFit
+from levelprox.subset.nonsmooth_refit import ExactFit
 from levelprox.subset.result import Exchanges, SubsetCertificate
 
 _GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain

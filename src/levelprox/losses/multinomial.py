@@ -8,6 +8,7 @@ most √2. It takes one margin per class, so it is not a `Loss`; its model is `M
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +43,11 @@ class Multinomial:
     smoothness: ClassVar[float] = 0.5
     #: The largest ‖∇ℓ‖₂: √2, where a wrong class is certain.
     lipschitz: ClassVar[float] = 2**0.5
+    #: As of a `Loss`: ℓ is smooth and convex, has no minimiser, and no bound on |ℓ‴|/ℓ″ is known.
+    smooth: ClassVar[bool] = True
+    weak_convexity: ClassVar[float] = 0.0
+    attained: ClassVar[bool] = False
+    self_concordance: ClassVar[float] = math.inf
 
     @staticmethod
     def value(z: Margins, label: Labels, weight: Vector | None = None) -> float:

@@ -1,13 +1,14 @@
 """What is minimised: a linear model, one of several classes, any ψ the user brings, or samples of one."""
 
-from levelprox.objectives._base import Curved, Model, Objective, Subgradients
+from levelprox.objectives._base import Curved, Objective
 from levelprox.objectives.feature_scale import Coordinates
+from levelprox.objectives.linear_margins import Subgradients
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
 from levelprox.objectives.quadratic import Quadratic
-from levelprox.objectives.stochastic import Stochastic
-from levelprox.objectives.user import Function
+from levelprox.objectives.user import Function, Stochastic
 
 __all__ = [
     "Coordinates",

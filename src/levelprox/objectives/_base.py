@@ -8,7 +8,7 @@
 |-------------|--------------------------------------------------------------------------------------------|
 | `Objective` | `value_and_gradient` and constants; a user's own ψ needs no more (see `Function`)          |
 | `Curved`    | ψ(x) = F(Ax + o): margins z = Ax + o, ∇ψ = A'∇F(z), ∇²ψ = A'∇²F(z)A                        |
-| `Model`     | the features of a data matrix in A: what a swap of features needs                          |
+| `Model`     | the features of a data matrix in A, samples and a ridge: see model.py                      |
 
 Margins are linear in x: one product A·dx serves every point x + t·dx of a line search. A Newton step needs A·dx, A'r
 and A'DA of the data, and nothing else.
@@ -18,17 +18,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import cached_property
-from typing import Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Margins, Matrix, Vector
-from levelprox.designs import Design
 from levelprox.objectives.feature_scale import FeatureScale
-from levelprox.objectives.ridge import Ridge
+
+if TYPE_CHECKING:
+    from levelprox.objectives.linear_margins import Subgradients
 
 
 class Objective(ABC):
@@ -177,63 +177,6 @@ class Objective(ABC):
         return None
 
 
-class Subgradients:
-    """{center + A'ρ : |ρ| ≤ radius}, the subdifferential of a sum of losses with kinks.
-
-    Parameters
-    ----------
-    center : ndarray of shape (d,)
-    rows : Design of shape (m, d)
-        A: the samples that sit at a kink.
-    radius : ndarray of shape (m,)
-    guess : ndarray of shape (m,)
-        Some ρ of the set, perhaps a good one.
-    slopes : ndarray of shape (n,)
-        The slopes of all samples at ρ = 0.
-    kinks : ndarray of int of shape (m,)
-        Which samples sit at a kink.
-    share : ndarray of shape (m,)
-        Their weights in the mean.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox.objectives import LinearModel
-    >>> psi = LinearModel(np.array([[1.0], [1.0]]), [0.0, 2.0], "absolute")
-    >>> found = psi.subgradients(np.array([0.0]))
-    >>> found.kinks.tolist(), found.radius.tolist(), found.center.tolist()
-    ([0], [0.5], [-0.5])
-    """
-
-    def __init__(
-        self,
-        center: Vector,
-        rows: Design,
-        radius: Vector,
-        guess: Vector,
-        slopes: Vector,
-        kinks: NDArray[np.intp],
-        share: Vector,
-    ) -> None:
-        self.center = center
-        self.rows = rows
-        self.radius = radius
-        self.guess = guess
-        self.slopes = slopes
-        self.kinks = kinks
-        self.share = share
-
-    def gradient(self, rho: Vector) -> Vector:
-        """The subgradient that ρ stands for."""
-        return np.asarray(self.center + self.rows.rmatvec(rho), np.float64)
-
-    def slopes_at(self, rho: Vector) -> Vector:
-        """The slopes of all samples that make it."""
-        slopes = self.slopes.copy()
-        slopes[self.kinks] += rho / self.share
-        return slopes
-
-
 class Curved(Objective):
     """ψ(x) = F(Ax + o).
 
@@ -307,101 +250,3 @@ class Curved(Objective):
     @abstractmethod
     def hessian_diagonal_of(self, z: Margins, convex: bool) -> Vector:
         """The diagonal of that matrix."""
-
-
-class Model(Curved):
-    """ψ(x) = F(Ax + o) with the features of a data matrix in A.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox.objectives import LinearModel
-    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
-    >>> psi.column_magnitudes().tolist(), psi.bounded_by_zero
-    ([1.0, 2.0], True)
-    """
-
-    #: The data matrix, whose columns are features, perhaps with one of ones.
-    design: Design
-    #: s and o of the samples; the ridge, if ψ has one.
-    sample_weight: Vector | None
-    offset: Vector | None
-    ridge: Ridge | None
-
-    @property
-    def unpenalized(self) -> NDArray[np.intp]:
-        return self.design.ones.astype(np.intp, copy=False)
-
-    def with_tail(self, z: Vector, x: Vector) -> Vector:
-        """Return margins of the samples with what the ridge needs below them."""
-        return z if self.ridge is None else self.ridge.below(z, x)
-
-    def of_samples(self, z: Vector) -> Vector:
-        """Return the margins of the samples, without what the ridge has below them."""
-        return z if self.ridge is None else z[: self.design.shape[0]]
-
-    def tail(self, z: Vector) -> Vector:
-        """Return what the ridge has below the margins of the samples."""
-        return z[self.design.shape[0] :]
-
-    @property
-    def share(self) -> Vector:
-        """s_i / Σ s."""
-        return self._share
-
-    @cached_property
-    def _share(self) -> Vector:
-        """s_i / Σ s."""
-        n = self.design.shape[0]
-        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
-
-    def _is_held(self) -> bool:
-        """Return whether the ridge holds all features but the intercepts."""
-        return self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.unpenalized) > 0))
-
-    @property
-    def convex_start(self) -> Self | None:
-        return None
-
-    @property
-    def self_concordance(self) -> float:
-        """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
-        return math.inf
-
-    @property
-    def bounded_by_zero(self) -> bool:
-        """Whether ψ ≥ 0 everywhere."""
-        return True
-
-    @abstractmethod
-    def column_magnitudes(self) -> Vector:
-        """By how much a coordinate of 1 can change a margin; of shape (d,)."""
-
-    @abstractmethod
-    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
-        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises.
-
-        For convex losses; the samples are those that have a weight.
-        """
-
-    @abstractmethod
-    def restrict(self, W: NDArray[np.intp]) -> Self: ...
-
-    @abstractmethod
-    def scaled(self, scale: Vector) -> Self:
-        """ψ(x/scale): as if the columns of the data were divided by `scale`, one number for each feature."""
-
-    @abstractmethod
-    def feature_hessians_of(self, z: Vector) -> Matrix:
-        """The diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
-
-    @abstractmethod
-    def gradient_squares_of(self, z: Vector) -> Vector:
-        """The mean over the samples, by their weights, of the squares of their own gradients; of shape (d,)."""
-
-    @abstractmethod
-    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
-        """A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
-
-        With columns of A for v these are columns of A'∇²F(z)A.
-        """

@@ -9,32 +9,20 @@ A ridge adds Σ_j r_j Σ_k B_jk² to ψ.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Matrix, Vector
 from levelprox._validation import as_array, finite, real_array
-from levelprox.designs import (
-    Design,
-    InterceptDesign,
-    as_design,
-    precise_matvec,
-    scaled_by,
-    standardised,
-    units_of,
-    unstandardised,
-)
+from levelprox.designs import InterceptDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import check_weights
-from levelprox.objectives._base import Model
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.ridge import Ridge
+from levelprox.objectives.model import Model, Ridge, relative_weights
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -52,8 +40,6 @@ class ByClass(Model):
 
     #: In which order margins are in memory: "F" has those of a class side by side, "C" those of a sample.
     margin_order: ClassVar[Literal["C", "F"]] = "C"
-    #: What is computed from X once, and not pickled.
-    derived: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -66,24 +52,13 @@ class ByClass(Model):
         ridge: ArrayLike = 0.0,
     ) -> None:
         design = as_design(X)
-        self.design: Design = InterceptDesign(design) if fit_intercept else design
+        self.design = InterceptDesign(design) if fit_intercept else design
         n = self.design.shape[0]
         self.classes_, self.target = _classes(labels, n, classes)
         self.width = self.classes_.size
-        self.sample_weight: Vector | None = None
-        if sample_weight is not None:
-            weight = check_weights(sample_weight, n)
-            # As in a linear model: a power of two keeps sums and products in range without rounding.
-            self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        self.sample_weight = relative_weights(sample_weight, n)
         self.offset = None if offset is None else _check_offset(offset, (n, self.width))
-        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name not in (*self.derived, "feature_scale")}
-
-    @property
-    def dimension(self) -> int:
-        return self.design.shape[1] * self.width
+        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones, self.loss)
 
     @property
     def infimum(self) -> float:
@@ -98,10 +73,6 @@ class ByClass(Model):
     def of_one_class(self) -> LinearModel:
         """A model over the same X and with the same weights, which knows what does not depend on the classes."""
 
-    @property
-    def n_margins(self) -> int:
-        return self.design.shape[0] * self.width
-
     def margins(self, x: Vector) -> Matrix:
         """z = XB + o, of shape (n, K); with a ridge, B below them."""
         z = self._products(x)
@@ -114,7 +85,7 @@ class ByClass(Model):
             return psi
         design = self.design.view(features)
         size = sum(design.row_magnitudes(column[features]) for column in by_class)
-        if not _EPS * float(np.sum(self._share * size)) > enough:  # slopes are about 1, or less
+        if not _EPS * float(np.sum(self.share * size)) > enough:  # slopes are about 1, or less
             return psi
         offsets = [None] * self.width if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
         margins = [precise_matvec(design, b[features], o) for b, o in zip(by_class, offsets, strict=True)]
@@ -127,50 +98,6 @@ class ByClass(Model):
         """X times the coefficients of each class."""
         by_class = [self.design.matvec(column) for column in self._columns_of(dx)]
         return np.asarray(np.stack(by_class).T, order=self.margin_order)
-
-    def column_magnitudes(self) -> Vector:
-        return np.repeat(self.design.column_magnitudes(), self.width)
-
-    def restrict(self, W: NDArray[np.intp]) -> Self:
-        """ψ as a function of the features in W, of K coefficients each, the others held at zero."""
-        part = self._with_design(self.design.view(W), None if self.ridge is None else self.ridge.restrict(W))
-        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
-            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
-        return part
-
-    def scaled(self, scale: Vector) -> Self:
-        return self._with_design(scaled_by(self.design, scale), self.ridge and self.ridge.scaled(1 / scale))
-
-    def over(self, X: Matrix) -> Self:
-        """The same samples with other columns, those of X; the ridge is that of the features."""
-        return self._with_design(as_design(X), self.ridge)
-
-    def ridged(self, ridge: ArrayLike) -> Self:
-        """Return the same model with another ridge: a number, or one for each feature."""
-        return self._with_design(self.design, Ridge.of(ridge, self.design.shape[1], self.design.ones))
-
-    def standardised(self) -> Self | None:
-        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
-        design = standardised(self.design, self.sample_weight)
-        if design is None:
-            return None
-        return self._with_design(design, self.ridge and self.ridge.scaled(units_of(design)))
-
-    def unstandardised(self, x: Vector) -> Vector:
-        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
-        return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
-
-    def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
-        """The same samples with other features: all but X is shared, and was checked."""
-        other = copy.copy(self)  # without what is derived
-        other.design, other.ridge = design, ridge
-        return other
-
-    def _point(self, x: Vector) -> Vector:
-        point = np.ascontiguousarray(x, np.float64)
-        if point.shape != (self.dimension,):
-            raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
-        return point
 
     def _columns_of(self, x: Vector) -> Matrix:
         """B', of shape (K, d): the coefficients of each class."""
@@ -185,9 +112,6 @@ class ByClass(Model):
         """The margins at zero."""
         origin = np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
         return self.with_tail(origin, np.zeros(self.dimension))
-
-    def _steepest_ridge(self) -> float:
-        return 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures(), initial=0.0))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.design!r}, {self.width} classes)"

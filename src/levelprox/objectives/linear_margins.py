@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +13,58 @@ from levelprox._runtime.deadline import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
 from levelprox.losses import Loss
-from levelprox.objectives._base import Model
+from levelprox.objectives.model import LEAST_REMAINDER, Model
 
-#: Times x: where to look whether a bounded loss still falls.
-FARTHER = 2.0 ** np.arange(8)
 _LARGEST_SQUARE = 1e200  # squares beyond it count as this
 _ALL_ROWS = slice(None)
 
 
-def keeps_decreasing(values: list[float]) -> bool:
-    """Whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
-    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
+@dataclass(frozen=True, eq=False)
+class Subgradients:
+    """{center + A'ρ : |ρ| ≤ radius}, the subdifferential of a sum of losses with kinks.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+    rows : Design of shape (m, d)
+        A: the samples that sit at a kink.
+    radius : ndarray of shape (m,)
+    guess : ndarray of shape (m,)
+        Some ρ of the set, perhaps a good one.
+    slopes : ndarray of shape (n,)
+        The slopes of all samples at ρ = 0.
+    kinks : ndarray of int of shape (m,)
+        Which samples sit at a kink.
+    share : ndarray of shape (m,)
+        Their weights in the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0], [1.0]]), [0.0, 2.0], "absolute")
+    >>> found = psi.subgradients(np.array([0.0]))
+    >>> found.kinks.tolist(), found.radius.tolist(), found.center.tolist()
+    ([0], [0.5], [-0.5])
+    """
+
+    center: Vector
+    rows: Design
+    radius: Vector
+    guess: Vector
+    slopes: Vector
+    kinks: NDArray[np.intp]
+    share: Vector
+
+    def gradient(self, rho: Vector) -> Vector:
+        """Return the subgradient at ρ."""
+        return np.asarray(self.center + self.rows.rmatvec(rho), np.float64)
+
+    def slopes_at(self, rho: Vector) -> Vector:
+        """Return the slopes of all samples at ρ."""
+        slopes = self.slopes.copy()
+        slopes[self.kinks] += rho / self.share
+        return slopes
 
 
 class LinearMargins(Model):
@@ -35,10 +77,6 @@ class LinearMargins(Model):
         """z_i = ⟨a_i, x⟩ + o_i; with a ridge, x below them."""
         z = self.design.matvec(x)
         return self.with_tail(z if self.offset is None else z + self.offset, x)
-
-    @property
-    def n_margins(self) -> int:
-        return self.design.shape[0]
 
     @property
     def origin(self) -> Vector:
@@ -74,18 +112,14 @@ class LinearMargins(Model):
                 hessian = self.bent_by_ridge(hessian)
         return z, gradient, hessian
 
-    def bent_by_ridge(self, hessian: Matrix) -> Matrix:
-        """Return the Hessian of the samples with that of the ridge."""
-        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures())
-
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
         return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
         bend = self.bend_of(z, convex)
-        held = 0.0 if self.ridge is None else self.ridge.curvatures()
         if self.ridge is None:
             return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
+        held = self.ridge.curvatures()
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v)) + held * v
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
@@ -114,13 +148,22 @@ class LinearMargins(Model):
         return cross
 
     def gradient_squares_of(self, z: Vector) -> Vector:
-        share = self._share
+        share = self.share
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             squares = np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0)
         return self.design.column_squares(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
 
     def feature_hessians_of(self, z: Vector) -> Matrix:
         return self.hessian_diagonal_of(z, True)[:, None, None]
+
+    def _left_out(self, A: Matrix, z: Vector, rows: slice, inverse: Matrix, without: Vector) -> Vector:
+        from scipy.special import expit  # slow to import
+
+        sign = self.target[rows]
+        miss = expit(-sign * z)
+        spread = without * np.sum((A @ inverse) * A, axis=1)
+        stays = np.maximum(1 - spread * miss * (1 - miss), LEAST_REMAINDER)
+        return np.asarray(np.logaddexp(0.0, -sign * (z - sign * spread * miss / stays)), np.float64)
 
     def slope_of(self, z: Vector, rows: slice = _ALL_ROWS) -> Vector:
         """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
@@ -133,7 +176,7 @@ class LinearMargins(Model):
 
     def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
         """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
-        share = self._share[rows]
+        share = self.share[rows]
         z = z[: share.size]  # below are coefficients, with a ridge
         out = np.empty_like(z)
         kernel(*self.loss.kernel, z, self.target[rows], None, out)

@@ -10,39 +10,23 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import finite
-from levelprox.designs import (
-    Design,
-    InterceptDesign,
-    ScaledDesign,
-    as_design,
-    precise_matvec,
-    scaled_by,
-    standardised,
-    units_of,
-    unstandardised,
-)
+from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, check_weights, loss_by_name
+from levelprox.losses import Loss, loss_by_name
 from levelprox.losses._base import vector
-from levelprox.objectives._base import Subgradients
 from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
-from levelprox.objectives.linear_margins import FARTHER, LinearMargins, keeps_decreasing, largest_eigenvalue
-from levelprox.objectives.ridge import Ridge, check_smooth
+from levelprox.objectives.linear_margins import LinearMargins, Subgradients, largest_eigenvalue
+from levelprox.objectives.model import Ridge, relative_weights
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
-# What is computed from X once, and not pickled.
-_DERIVED = (
-    *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
-    *("_column_squares", "_eigenvalue", "_squares"),
-)
 
 
 class LinearModel(LinearMargins):
@@ -76,6 +60,10 @@ class LinearModel(LinearMargins):
     (0.6931471805599453, array([-0.25,  0.25]))
     """
 
+    derived = (
+        *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
+        *("_column_squares", "_eigenvalue", "_squares"),
+    )
     _eigenvalue: float  # once it is known
 
     def __init__(
@@ -95,23 +83,10 @@ class LinearModel(LinearMargins):
         n = self.design.shape[0]
         if self.target.shape != (n,):
             raise InvalidInputError(f"X has {n} samples, but b has {self.target.shape[0]}")
-        self.sample_weight: Vector | None = None
-        if sample_weight is not None:
-            weight = check_weights(sample_weight, n)
-            # Their unit does not matter; a power of two keeps sums and products in range without rounding.
-            self.sample_weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        self.sample_weight = relative_weights(sample_weight, n)
         self.offset = None if offset is None else _check_offset(offset, n)
         self.smooth = self.curved = self.loss.smooth
-        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
-        if self.ridge is not None:
-            check_smooth(self.loss)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
-
-    @property
-    def dimension(self) -> int:
-        return self.design.shape[1]
+        self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones, self.loss)
 
     @property
     def has_rows(self) -> bool:
@@ -142,14 +117,9 @@ class LinearModel(LinearMargins):
         return self.design.row_squares()
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        gradient = np.empty(self.dimension)
-        point = np.ascontiguousarray(x, np.float64)
-        if point.shape != (self.dimension,):
-            raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
+        gradient, point = np.empty(self.dimension), self._point(x)
         psi = self.kernel.value_and_gradient(point, gradient)
-        if self.ridge is None:
-            return psi, gradient
-        return psi + float(np.sum(self.ridge.own * point**2)), gradient + self.ridge.curvatures() * point
+        return self._and_ridge(psi, gradient, point)
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         features = np.flatnonzero(x)
@@ -168,15 +138,6 @@ class LinearModel(LinearMargins):
             slopes = [np.abs(self.slope_of(at)) for at in (z, z - change, z + change)]
         return np.asarray(np.max(slopes, axis=0), np.float64)
 
-    def restrict(self, W: NDArray[np.intp]) -> LinearModel:
-        part = copy.copy(self)  # all but X is shared: the samples are the same, and were checked
-        part.design = self.design.view(W)
-        if self.ridge is not None:
-            part.ridge = self.ridge.restrict(W)
-        if "feature_scale" in self.__dict__:  # in units of a typical column of the whole
-            part.__dict__["feature_scale"] = self.feature_scale.restrict(W)
-        return part
-
     @cached_property
     def curvature(self) -> float:
         """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
@@ -189,7 +150,7 @@ class LinearModel(LinearMargins):
     @cached_property
     def feature_scale(self) -> FeatureScale:
         assert self._column_squares  # a norm that overflows is an error
-        means = self.design.weighted_sums(self._share) if self.design.ones.size else None
+        means = self.design.weighted_sums(self.share) if self.design.ones.size else None
         return FeatureScale.of_moments(self._squares, means, self.design.ones)
 
     @property
@@ -198,16 +159,11 @@ class LinearModel(LinearMargins):
         return self.loss.weak_convexity * self._largest_eigenvalue() if self.loss.weak_convexity else 0.0
 
     @property
-    def convex(self) -> bool:
-        return self.loss.weak_convexity == 0
-
-    @property
     def smoothness(self) -> float:
         """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
         if not self.bounded_curvature:
             return math.inf
-        steepest = 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures()))
-        return self.loss.smoothness * self._largest_eigenvalue() + steepest if self.smooth else 0.0
+        return self.loss.smoothness * self._largest_eigenvalue() + self._steepest_ridge() if self.smooth else 0.0
 
     @property
     def bounded_curvature(self) -> bool:
@@ -227,26 +183,12 @@ class LinearModel(LinearMargins):
     @property
     def infimum(self) -> float:
         """The mean of what each sample would have if it were fitted perfectly."""
-        return float(np.sum(self._share * self.loss.infimum(self.target)))
-
-    @property
-    def attained(self) -> bool:
-        return self.loss.attained or self._is_held()
+        return float(np.sum(self.share * self.loss.infimum(self.target)))
 
     @property
     def convex_start(self) -> LinearModel | None:
         """The model with the loss's own convex start for its loss."""
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
-
-    def ridged(self, ridge: ArrayLike) -> LinearModel:
-        """Return the same model with another ridge: a number, or one for each feature."""
-        other = copy.copy(self)
-        for name in ("curvature", "_eigenvalue"):
-            other.__dict__.pop(name, None)
-        other.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones)
-        if other.ridge is not None:
-            check_smooth(self.loss)
-        return other
 
     def with_loss(self, loss: Loss) -> LinearModel:
         """The same model with another loss, for the same kind of targets."""
@@ -268,50 +210,20 @@ class LinearModel(LinearMargins):
             return x
         left = self.target - self.of_samples(self.origin)
         order = np.argsort(left, kind="stable")
-        half = np.searchsorted(np.cumsum(self._share[order]), 0.5)
+        half = np.searchsorted(np.cumsum(self.share[order]), 0.5)
         x[ones[0]] = left[order[min(int(half), left.size - 1)]]
         return x
-
-    def is_separated(self, x: Vector) -> bool:
-        if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
-            return False
-        if self.loss.weak_convexity == 0:
-            falls, rises = self.ray_trend(x)
-            return falls and not rises
-        # A bounded loss need not separate all samples to gain from longer x: look whether it does.
-        direction = self.design.matvec(x)
-        return keeps_decreasing([self.loss.value(t * direction, self.target, self.sample_weight) for t in FARTHER])
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
         direction = self.design.matvec(x)
-        falls, counts = self.loss.decreases_forever(direction, self.target), self._share > 0
+        falls, counts = self.loss.decreases_forever(direction, self.target), self.share > 0
         rises = bool(np.any(~falls & (direction != 0) & counts))
         return bool(np.any(falls & counts)), rises or (self.ridge is not None and self.ridge.holds(x))
 
     @property
-    def self_concordance(self) -> float:
-        return self.loss.self_concordance
-
-    @property
     def bounded_by_zero(self) -> bool:
         return self.loss.kind in ("regression", "margin")
-
-    def column_magnitudes(self) -> Vector:
-        return self.design.column_magnitudes()
-
-    def standardised(self) -> LinearModel | None:
-        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
-        design = standardised(self.design, self.sample_weight)
-        if design is None:
-            return None
-        whole = copy.copy(self)
-        for name in _DERIVED:
-            whole.__dict__.pop(name, None)
-        whole.design = design
-        if self.ridge is not None:
-            whole.ridge = self.ridge.scaled(units_of(design))
-        return whole
 
     def column_noise(self) -> Vector | None:
         """Return what rounding a coefficient of 1 does to margins: coefficients of X itself multiply means, too."""
@@ -331,24 +243,11 @@ class LinearModel(LinearMargins):
         size = np.sqrt(self._squares)
         return np.where(size > 0, noise / np.where(size > 0, size, 1.0), 0.0)
 
-    def unstandardised(self, x: Vector) -> Vector:
-        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
-        return unstandardised(self.design, x[:, None])[:, 0]
-
     def typical_curvatures(self) -> Vector:
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
         bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
         return np.asarray(bend * self._squares + (0.0 if self.ridge is None else self.ridge.curvatures()), np.float64)
-
-    def scaled(self, scale: Vector) -> LinearModel:
-        whole = copy.copy(self)
-        for name in _DERIVED:
-            whole.__dict__.pop(name, None)
-        whole.design = scaled_by(self.design, scale)
-        if self.ridge is not None:
-            whole.ridge = self.ridge.scaled(1 / scale)
-        return whole
 
     def slopes(self, x: Vector) -> Vector:
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
@@ -375,7 +274,7 @@ class LinearModel(LinearMargins):
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
         if self.smooth:
             return None
-        z, near, share = self.margins(x), self.near_a_kink(x), self._share
+        z, near, share = self.margins(x), self.near_a_kink(x), self.share
         low, _ = self.loss.subdifferential(z - near, self.target)
         _, high = self.loss.subdifferential(z + near, self.target)
         kinks = np.flatnonzero((low < high) & (share > 0))
@@ -391,7 +290,7 @@ class LinearModel(LinearMargins):
     def _squares(self) -> Vector:
         """Σ s_i X_ij² / Σ s_i of every column; without a pass where another model has given `feature_scale`."""
         known = self.__dict__.get("feature_scale")
-        return self.design.column_squares(self._share) if known is None else known.squares
+        return self.design.column_squares(self.share) if known is None else known.squares
 
     @cached_property
     def _column_squares(self) -> ColumnSquares:
@@ -416,7 +315,7 @@ class LinearModel(LinearMargins):
                 return self._column_squares.total
             try:
                 with interruptible():
-                    self._eigenvalue = largest_eigenvalue(self.design, self._share, self._column_squares.total)
+                    self._eigenvalue = largest_eigenvalue(self.design, self.share, self._column_squares.total)
             except TimeLimitError:
                 return self._column_squares.total
         return self._eigenvalue

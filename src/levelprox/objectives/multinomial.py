@@ -67,7 +67,7 @@ class MultinomialModel(ByClass):
 
     smooth = curved = True
     only_contrasts = True
-    derived = ("kernel", "one_class", "array")
+    derived = ("kernel", "one_class", "array", "feature_scale")
     loss = Multinomial
     #: X as an array in Fortran order, where it is a few columns at hand: products are then those of BLAS.
     array: Matrix | None = None
@@ -92,10 +92,7 @@ class MultinomialModel(ByClass):
             return self._by_products(point)
         gradient = np.empty(self.dimension)
         psi = kernel.value_and_gradient(point, gradient)
-        if self.ridge is None:
-            return psi, gradient
-        held = self.ridge.curvatures(self.width)
-        return psi + float(np.sum(held / 2 * point**2)), gradient + held * point
+        return self._and_ridge(psi, gradient, point)
 
     def _by_products(self, x: Vector) -> tuple[float, Vector]:
         z = self.margins(x)
@@ -140,15 +137,6 @@ class MultinomialModel(ByClass):
     def advice(self) -> str:
         return self.one_class.advice()
 
-    @property
-    def attained(self) -> bool:
-        return self._is_held()  # where classes are separated, ψ falls for ever without a ridge
-
-    def is_separated(self, x: Vector) -> bool:
-        """Whether far out along x the class of every sample is among its largest margins, and for some alone."""
-        falls, rises = self.ray_trend(x)
-        return falls and not rises
-
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         direction = self._products(x)
         if self.sample_weight is not None:
@@ -170,24 +158,20 @@ class MultinomialModel(ByClass):
 
     def hessian_of(self, z: Matrix, convex: bool = True) -> Matrix:
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
-        hessian = self._hessian_of_samples(z)
-        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.width))
-
-    def _hessian_of_samples(self, z: Matrix) -> Matrix:
         d, K, z = self.design.shape[1], self.width, self.of_samples(z)
         if self.array is not None or K > _MANY_CLASSES or self._is_small_and_dense():
-            return self._hessian_by_array(z, self._columns())
-        p, share = Multinomial.probabilities(z), self._share
+            return self.bent_by_ridge(self._hessian_by_array(z, self._columns()))
+        p, share = Multinomial.probabilities(z), self.share
         hessian = np.empty((d, K, d, K))
         for a in range(K):
             for b in range(a, K):
                 hessian[:, a, :, b] = self.design.gram(share * Multinomial.bend(p, a, b))
                 hessian[:, b, :, a] = hessian[:, a, :, b]  # a Gram matrix is symmetric itself
-        return hessian.reshape(d * K, d * K)
+        return self.bent_by_ridge(hessian.reshape(d * K, d * K))
 
     def _hessian_by_array(self, z: Matrix, columns: Matrix) -> Matrix:
         """The same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
-        rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self._share))
+        rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self.share))
         (n, d), K = columns.shape, self.width
         hessian, own = np.zeros((d * K, d * K)), np.zeros((K, d, d))
         step = max(1, _BLOCK // (d * K + 1))
@@ -234,14 +218,14 @@ class MultinomialModel(ByClass):
             return np.asarray(self.array.T @ r, order="C").ravel()
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
-        p, share = Multinomial.probabilities(self.of_samples(z)), self._share[:, None]
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
         if self.ridge is None:
             return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v)))
         held = self.ridge.curvatures(self.width)
         return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v))) + held * v
 
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
-        p, share = Multinomial.probabilities(self.of_samples(z)), self._share[:, None]
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             cross[:, j] = self._pulled_back(share * Multinomial.product(p, self.of_samples(move)))
@@ -251,7 +235,7 @@ class MultinomialModel(ByClass):
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
         slopes = Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight)
-        share = self._share[:, None]
+        share = self.share[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = np.where(share > 0, slopes**2 / share, 0.0)
         return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
@@ -261,7 +245,7 @@ class MultinomialModel(ByClass):
         return blocks if self.ridge is None else blocks + self.ridge.curvatures()[:, None, None] * np.eye(self.width)
 
     def _feature_hessians_of_samples(self, z: Matrix) -> Matrix:
-        p, share, K = Multinomial.probabilities(self.of_samples(z)), self._share, self.width
+        p, share, K = Multinomial.probabilities(self.of_samples(z)), self.share, self.width
         n, d = self.design.shape
         if K > _MANY_CLASSES and n * d * K <= _SMALL:  # products of X_j p √s; the diagonal by itself, as it cancels
             columns = self._columns()
@@ -278,7 +262,22 @@ class MultinomialModel(ByClass):
         return blocks
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
-        p, share = Multinomial.probabilities(self.of_samples(z)), self._share
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share
         by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.width)]
         diagonal = np.stack(by_class, axis=1).ravel()
         return diagonal if self.ridge is None else diagonal + self.ridge.curvatures(self.width)
+
+    def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
+        from scipy.special import logsumexp  # slow to import
+
+        (n, m), K, label = A.shape, self.width, self.target[rows]
+        values, vectors = np.linalg.eigh(inverse)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        spread = (A @ root.reshape(m, -1)).reshape(n, K, -1)
+        spread = without[:, None, None] * (spread @ spread.swapaxes(1, 2))
+        p = np.exp(z - logsumexp(z, axis=1, keepdims=True))
+        bend = p[:, :, None] * (np.eye(K) - p[:, None, :])
+        slope = p - np.eye(K)[label]
+        step = spread @ np.linalg.solve(np.eye(K) - bend @ spread, slope[:, :, None])
+        moved = z + step[:, :, 0]
+        return np.asarray(logsumexp(moved, axis=1) - moved[np.arange(n), label], np.float64)

@@ -21,9 +21,8 @@ from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.objectives._multiclass import ByClass
-from levelprox.objectives.linear_margins import FARTHER, keeps_decreasing
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.ridge import Ridge, check_smooth
+from levelprox.objectives.model import Ridge
 
 _NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
 
@@ -121,19 +120,9 @@ class OneVsRestModel(ByClass):
         return self.with_tail(origin, np.zeros(self.dimension))
 
     @property
-    def attained(self) -> bool:
-        return self.loss.attained or self._is_held()
-
-    @property
     def convex_start(self) -> Self | None:
         """The model with the loss's own convex start for its loss."""
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
-
-    def ridged(self, ridge: ArrayLike) -> Self:
-        other = super().ridged(ridge)
-        if other.ridge is not None:
-            check_smooth(self.loss)
-        return other
 
     def with_loss(self, loss: Loss) -> Self:
         """The same model with another margin loss."""
@@ -153,10 +142,6 @@ class OneVsRestModel(ByClass):
     def weak_convexity(self) -> float:
         """μ_ℓ · λ_max(Xᵀ diag(s) X / Σ s)."""
         return self.parts[0].weak_convexity
-
-    @property
-    def convex(self) -> bool:
-        return self.loss.weak_convexity == 0
 
     @property
     def bounded_curvature(self) -> bool:
@@ -186,23 +171,8 @@ class OneVsRestModel(ByClass):
         """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i, of one class."""
         return self.parts[0].curvature
 
-    @property
-    def self_concordance(self) -> float:
-        return self.loss.self_concordance
-
     def advice(self) -> str:
         return self.parts[0].advice()
-
-    def is_separated(self, x: Vector) -> bool:
-        """Whether ψ falls for ever along x: it does for some class, and rises for none."""
-        if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
-            return False
-        if self.loss.weak_convexity == 0:
-            falls, rises = self.ray_trend(x)
-            return falls and not rises
-        # A bounded loss need not separate all samples to gain from longer x: look whether it does, as a linear model.
-        moved = self.moved(x)
-        return keeps_decreasing([self.value_of(t * moved) for t in FARTHER])
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         each = [part.ray_trend(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
@@ -282,6 +252,12 @@ class OneVsRestModel(ByClass):
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool) -> Vector:
         return self._flat([part.hessian_diagonal_of(margins, convex) for part, margins in self._by_class(z)])
+
+    def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
+        m, K = A.shape[1], self.width
+        own = inverse.reshape(m, K, m, K)
+        each = [part._left_out(A, z[:, a], rows, own[:, a, :, a], without) for a, part in enumerate(self.parts)]
+        return np.asarray(np.sum(each, axis=0), np.float64)
 
     def _by_class(self, z: Matrix) -> Iterable[tuple[LinearModel, Vector]]:
         """The model of each class with its margins."""

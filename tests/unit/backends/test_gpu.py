@@ -27,7 +27,7 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.leave_one_out import Point, left_out_fall
+from levelprox.objectives.model import Point
 from levelprox.problem import Problem
 from tests.support.registries import LOSSES, targets_of
 
@@ -164,7 +164,7 @@ def test_several_classes(place: str, stored: str, softmax: bool, weighted: bool)
     part, known, x = model.restrict(W), local.restrict(W), rng.normal(0, 0.4, 9)
     bend = known.hessian_of(known.margins(x), True)
     before, after = (Point(t * x, np.linalg.inv(bend + t * np.eye(9))) for t in (1.0, 2.0))
-    close(part.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+    close(part.left_out_fall(before, after, 1 / N), known.left_out_fall(before, after, 1 / N), 1e-10)
 
 
 def test_leave_one_out_losses(place: str) -> None:
@@ -175,7 +175,7 @@ def test_leave_one_out_losses(place: str) -> None:
     known = LinearModel(X, b, "logistic", weight, fit_intercept=True).restrict(W)
     bend = known.hessian_of(known.margins(np.ones(3)), True)
     before, after = (Point(t * np.ones(3), np.linalg.inv(bend + t * np.eye(3))) for t in (1.0, 2.0))
-    close(model.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+    close(model.left_out_fall(before, after, 1 / N), known.left_out_fall(before, after, 1 / N), 1e-10)
 
 
 def test_class_weights_count(place: str) -> None:
@@ -248,7 +248,7 @@ def test_the_same_solution(place: str, loss: Loss, stored: str) -> None:
 
 
 class Spy:
-    """Sizes of the tensors that leave the device, however they do: each crossing as often as it is asked for."""
+    """Sizes of the tensors that leave the device, however they do: each crossing is counted."""
 
     WAYS = ("cpu", "numpy", "item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__array__")
 
@@ -263,7 +263,7 @@ class Spy:
     def _noting(self, name: str, original: Any) -> Any:
         def noting(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
             moves = name != "to" or any(isinstance(one, str | torch.device) for one in (*args, *options.values()))
-            # `.cpu().numpy()` is one crossing, and so is whatever a method calls itself.
+            # `.cpu().numpy()` is one crossing, and so are calls inside a method.
             if moves and self.depth == 0 and name != "numpy":
                 self.sizes.append(tensor.numel())
             self.depth += 1
@@ -298,7 +298,7 @@ def test_only_gradients_come_back(
     assert str(result.status) == "solved"
     assert result.certificate.n_nonzero <= 25
     large = [size for size in spy.sizes if size >= d]
-    # Sizes and means of columns come once, for the loss and for its convex start; they are no looks.
+    # Sizes and means of columns come once, for the loss and for its convex start; they are no full passes.
     assert len(large) - 4 <= model.traffic.full_gradients <= len(large)
     assert max(large) <= d + 2
     # What the samples count is what has crossed, in float64 or less.

@@ -21,7 +21,7 @@ from levelprox.designs import DenseDesign, RunningMoments, ScaledDesign, as_desi
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Hinge, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.leave_one_out import Point, left_out_fall
+from levelprox.objectives.model import Point
 from tests.support.in_memory_partitions import InMemory
 from tests.support.registries import LOSSES, targets_of
 
@@ -108,7 +108,7 @@ def test_several_classes(parts: int, softmax: bool) -> None:
     before, after = (
         Point(t * short, np.linalg.inv(known.hessian_of(known.margins(short), True) + t * np.eye(9))) for t in (1, 2)
     )
-    close(part.left_out_fall(before, after, 1 / N), left_out_fall(known, before, after, 1 / N), 1e-10)
+    close(part.left_out_fall(before, after, 1 / N), known.left_out_fall(before, after, 1 / N), 1e-10)
     constraint = constraints.MCP.from_threshold(1.0)
     a, b = (solve(Problem(psi, constraint, 3.5 * constraint.cap), start="direct", tol=1e-10) for psi in (far, near))
     assert a.status == b.status
@@ -140,7 +140,7 @@ def test_every_smooth_loss_is_solved_as_in_one_piece(loss: Loss) -> None:
     constraint = constraints.MCP.from_threshold(0.5)
     far, near = InMemory.cut(X, b, 4).model(Form(loss, True)), LinearModel(X, b, loss, fit_intercept=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the sigmoid has no minimiser here, whoever looks for it
+        warnings.simplefilter("ignore")  # the sigmoid has no minimiser here, for any method
         a, c = (solve(Problem(psi, constraint, 2.5 * constraint.cap), start="direct") for psi in (far, near))
     assert a.certificate.psi <= c.certificate.psi * (1 + 1e-8)
     if loss.attained or loss.weak_convexity == 0:

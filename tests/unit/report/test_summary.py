@@ -122,7 +122,7 @@ def test_figures_are_those_of_independent_refits(loss):
         assert [j for j, _ in found.instead] == [j for _, j in near]
         np.testing.assert_allclose([rise for _, rise in found.instead], [psi - base for psi, _ in near], atol=1e-7)
         assert row.instead == tuple(f"x{j}" for _, j in near)
-    assert any(row.instead for row in summary.features)  # the twin of feature 0
+    assert any(row.instead for row in summary.features)  # the copy of feature 0
 
 
 def test_a_feature_that_can_be_left_out_can_be_swapped_for_any_other():

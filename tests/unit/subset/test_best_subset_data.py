@@ -138,7 +138,7 @@ def test_separable_data(model):
 
 
 def test_time_limits_leave_the_best_so_far(monkeypatch):
-    """The clock runs out after so many looks at it."""
+    """The clock runs out after so many checks."""
     whole = table("logistic", n=60, d=16, intercept=True)
     complete, null = solved(whole, 3), whole.psi(())
     values = []

@@ -123,7 +123,7 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
 @pytest.mark.parametrize("kind", ["plain", "far", "twins", "extreme_weights", "powers", "separable"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "gamma", "huber", "squared_hinge"])
 def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
-    """No fit is given up above what is possible over its features, and none has a lower bound above that."""
+    """No fit ends above the minimum over its features, and none has a lower bound above that."""
     for seed in range(2000, 2000 + EXAMPLES // 10):
         problem = replace(case(seed, loss, kind), nonnegative=None, standardize=None, keep=())
         oracle, objective = Oracle(problem), objective_of(problem)
@@ -170,7 +170,7 @@ def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
 
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma()], ids=repr)
 def test_samples_without_weight_do_not_hold_back_a_fit(loss):
-    """Their margins may be anything: twins have large coefficients, and these samples have large values."""
+    """Their margins are arbitrary: near-equal columns have large coefficients, these samples large values."""
     rng = np.random.default_rng(0)
     base, other = rng.standard_normal((2, 40))
     X = np.column_stack([base, base + 1e-8 * other])
@@ -218,7 +218,7 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
 
 @pytest.mark.process
 def test_ctrl_c_is_seen_inside_a_pass_over_the_columns():
-    """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
+    """A timer every 2 ms of work, and two checks: at their ends it would be seen only twice, and once after them."""
     script = """
         import math, signal
         import numpy as np

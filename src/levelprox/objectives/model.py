@@ -1,0 +1,384 @@
+"""ψ of samples: a loss of the margins Ax + o, with the features of a data matrix in A, and a ridge.
+
+    ψ(x) = F(Ax + o) + Σ_j r_j x_j²
+
+The ridge is treated as margins of its own. Below the margins of the samples stand the coefficients themselves, of all
+features of the data:
+
+    z = (Ax + o, x),      F(z, x) = F(z) + Σ_j r_j x_j²
+
+so that ψ(x) stays a simple function of margins that are linear in x, and all methods for such functions apply.
+
+**Leave-one-out losses**, to first order: one Newton step from the fit of all samples. With the Hessian H of the mean
+loss and its penalty over n samples, the rows A_i, slope g_i and curvature W_i of sample i, all at the fit of all
+samples,
+
+    z_i without sample i  ≈  z_i + L (I − W_i L)⁻¹ g_i,      L = A_i H⁻¹ A_i' / n
+
+so that no fit is repeated. W_i and L are numbers where there is one margin for each sample, and K × K matrices for a
+softmax model of K classes. The penalty of the sum of losses stays as it is. A sample that counts c times loses one of
+these, or all of it where c < 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelprox._typing import Features, Matrix, Vector
+from levelprox._validation import finite, real_array
+from levelprox.designs import Design, as_design, scaled_by, standardised, units_of, unstandardised
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses import check_weights
+from levelprox.objectives._base import Curved
+
+#: Times x: where to test whether a bounded loss still decreases.
+RAY_LENGTHS = 2.0 ** np.arange(8)
+#: Least value of 1 less the leverage of a sample, which rounding may lose.
+LEAST_REMAINDER = 1e-12
+_BLOCK_NUMBERS = 2**20  # in a block of samples whose leave-one-out losses are computed at once
+
+
+def keeps_decreasing(values: list[float]) -> bool:
+    """Return whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
+    return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
+
+
+class Point(NamedTuple):
+    """A fit.
+
+    Attributes
+    ----------
+    x : ndarray of shape (dimension,)
+    inverse : ndarray of shape (dimension, dimension)
+        The inverse Hessian of the mean loss of all samples with its penalty.
+    """
+
+    x: Vector
+    inverse: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """Σ_j r_j x_j² over the features of a model; of several classes the sum over their coefficients.
+
+    Attributes
+    ----------
+    strength : ndarray of shape (n_all,)
+        r ≥ 0 of all features of the data, 0 for the intercept.
+    places : ndarray of int of shape (n_features,)
+        Where the features of the model are among them.
+    """
+
+    strength: Vector
+    places: Features
+
+    @classmethod
+    def of(cls, ridge: ArrayLike, n_features: int, ones: NDArray[np.integer], loss: Any) -> Ridge | None:
+        """Check the user's ridge for a loss: a number, or one for each feature, with or without the intercept's.
+
+        None where it is 0 everywhere.
+        """
+        given = np.asarray(real_array("ridge", ridge), np.float64)
+        counted = n_features - ones.size
+        if given.shape not in ((), (counted,), (n_features,)):
+            raise InvalidInputError(f"ridge must be a number, or one for each of {counted} features, got {given.shape}")
+        finite("ridge", given)
+        if np.any(given < 0):
+            raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
+        if not np.any(given):
+            return None
+        if not loss.smooth:
+            others = "'squared_hinge' or 'logistic'" if loss.kind == "margin" else "'huber' or 'squared'"
+            raise InvalidInputError(f"ridge is for differentiable losses, not for {loss.name!r}; use {others}")
+        strength = np.zeros(n_features)
+        features = np.delete(np.arange(n_features), ones)
+        strength[features] = given[features] if given.shape == (n_features,) and ones.size else given
+        return cls(strength, np.arange(n_features))
+
+    @property
+    def own(self) -> Vector:
+        """r_j of the features of the model."""
+        return np.asarray(self.strength[self.places], np.float64)
+
+    def below(self, z: Vector, x: Vector) -> Vector:
+        """Return the margins z of the samples, and below them the coefficients x."""
+        tail = np.zeros((self.strength.size, *z.shape[1:]))
+        tail[self.places] = x.reshape(-1, *z.shape[1:])
+        whole = np.concatenate([z, tail])
+        by_columns = z.ndim > 1 and z.flags.f_contiguous and not z.flags.c_contiguous
+        return np.asfortranarray(whole) if by_columns else np.ascontiguousarray(whole)
+
+    def value(self, tail: Vector) -> float:
+        """Return Σ r_j x_j², with the coefficients as they stand below margins."""
+        return float(np.sum(self.strength.reshape(-1, *[1] * (tail.ndim - 1)) * tail**2))
+
+    def gradient(self, tail: Vector) -> Vector:
+        """Return 2 r_j x_j of the features of the model, flat."""
+        own = self.own.reshape(-1, *[1] * (tail.ndim - 1))
+        return np.asarray((2 * own * tail[self.places]).ravel(), np.float64)
+
+    def curvatures(self, width: int = 1) -> Vector:
+        """Return 2 r_j, one for each coordinate of the model."""
+        return np.asarray(np.repeat(2 * self.own, width), np.float64)
+
+    def restrict(self, W: Features) -> Ridge:
+        """Return the ridge of some of the features."""
+        return replace(self, places=self.places[W])
+
+    def scaled(self, factor: Vector) -> Ridge:
+        """Return the ridge of coefficients w with x_j = factor_j w_j."""
+        strength = self.strength.copy()
+        strength[self.places] *= factor**2
+        return replace(self, strength=strength)
+
+    def holds(self, x: Vector) -> bool:
+        """Return whether it rises along x."""
+        if not self.places.size:
+            return False
+        return bool(np.any(self.own[:, None] * np.abs(x.reshape(self.places.size, -1)) > 0))
+
+
+class Model(Curved):
+    """ψ(x) = F(Ax + o) with the features of a data matrix in A.
+
+    Attributes
+    ----------
+    design : Design
+        The data matrix, whose columns are features, with one of ones where there is an intercept.
+    loss : Loss, or Multinomial
+    target : ndarray of shape (n,)
+    sample_weight : ndarray of shape (n,) or None
+        s, at most 1.
+    offset : ndarray of shape (n,) or (n, K), or None
+        o.
+    ridge : Ridge or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0, 0.0], [1.0, 2.0]]), [1.0, 3.0])
+    >>> psi.column_magnitudes().tolist(), psi.bounded_by_zero
+    ([1.0, 2.0], True)
+    """
+
+    design: Design
+    loss: Any
+    target: NDArray[Any]
+    sample_weight: Vector | None
+    offset: Vector | None
+    ridge: Ridge | None
+    #: Attributes that are computed from X once: neither copied nor pickled.
+    derived: ClassVar[tuple[str, ...]] = ("feature_scale",)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name not in self.derived}
+
+    @property
+    def dimension(self) -> int:
+        return self.design.shape[1] * self.width
+
+    @property
+    def n_margins(self) -> int:
+        return self.design.shape[0] * self.width
+
+    @property
+    def unpenalized(self) -> NDArray[np.intp]:
+        return self.design.ones.astype(np.intp, copy=False)
+
+    @property
+    def convex(self) -> bool:
+        return bool(self.loss.weak_convexity == 0)
+
+    @property
+    def attained(self) -> bool:
+        held = self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.unpenalized) > 0))
+        return bool(self.loss.attained) or held
+
+    @property
+    def self_concordance(self) -> float:
+        """sup |ℓ‴|/ℓ″ of the loss; inf where that has no bound, or is not known."""
+        return float(self.loss.self_concordance)
+
+    @property
+    def bounded_by_zero(self) -> bool:
+        """Whether ψ ≥ 0 everywhere."""
+        return True
+
+    @property
+    def convex_start(self) -> Self | None:
+        return None
+
+    @cached_property
+    def share(self) -> Vector:
+        """s_i / Σ s."""
+        n = self.design.shape[0]
+        return np.full(n, 1 / n) if self.sample_weight is None else self.sample_weight / self.sample_weight.sum()
+
+    def column_magnitudes(self) -> Vector:
+        """Return by how much a coordinate of 1 can change a margin; of shape (dimension,)."""
+        return np.repeat(self.design.column_magnitudes(), self.width)
+
+    # --- the same samples, with other columns or another ridge
+
+    def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
+        """Return a model that shares all but X and the ridge, which were checked."""
+        other = copy.copy(self)  # without what is derived
+        other.design, other.ridge = design, ridge
+        return other
+
+    def restrict(self, W: NDArray[np.intp]) -> Self:
+        """Return ψ as a function of the features in W, the others held at zero."""
+        part = self._with_design(self.design.view(W), None if self.ridge is None else self.ridge.restrict(W))
+        scale = self.__dict__.get("feature_scale")
+        if scale is not None:  # in units of a typical column of the whole
+            part.__dict__["feature_scale"] = scale.restrict(W)
+        return part
+
+    def scaled(self, scale: Vector) -> Self:
+        """Return ψ(x/scale): as if the columns of the data were divided by `scale`, one number for each feature."""
+        return self._with_design(scaled_by(self.design, scale), self.ridge and self.ridge.scaled(1 / scale))
+
+    def over(self, X: Matrix) -> Self:
+        """Return the same samples with other columns, those of X; the ridge is that of the features."""
+        return self._with_design(as_design(X), self.ridge)
+
+    def ridged(self, ridge: ArrayLike) -> Self:
+        """Return the same model with another ridge: a number, or one for each feature."""
+        return self._with_design(self.design, Ridge.of(ridge, self.design.shape[1], self.design.ones, self.loss))
+
+    def standardised(self) -> Self | None:
+        """Return the model over centred and scaled columns; None unless their means or units would cost digits."""
+        design = standardised(self.design, self.sample_weight)
+        if design is None:
+            return None
+        return self._with_design(design, self.ridge and self.ridge.scaled(units_of(design)))
+
+    def unstandardised(self, x: Vector) -> Vector:
+        """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
+        return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
+
+    # --- margins and the ridge below them
+
+    def with_tail(self, z: Vector, x: Vector) -> Vector:
+        """Return margins of the samples with what the ridge needs below them."""
+        return z if self.ridge is None else self.ridge.below(z, x)
+
+    def of_samples(self, z: Vector) -> Vector:
+        """Return the margins of the samples, without what the ridge has below them."""
+        return z if self.ridge is None else z[: self.design.shape[0]]
+
+    def tail(self, z: Vector) -> Vector:
+        """Return what the ridge has below the margins of the samples."""
+        return z[self.design.shape[0] :]
+
+    def bent_by_ridge(self, hessian: Matrix) -> Matrix:
+        """Return the Hessian of the samples with that of the ridge."""
+        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.width))
+
+    def _steepest_ridge(self) -> float:
+        return 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures(), initial=0.0))
+
+    def _point(self, x: Vector) -> Vector:
+        """Return x as a contiguous array of the right shape, or raise."""
+        point = np.ascontiguousarray(x, np.float64)
+        if point.shape != (self.dimension,):
+            raise InvalidInputError(f"x must have shape ({self.dimension},), got {point.shape}")
+        return point
+
+    def _and_ridge(self, psi: float, gradient: Vector, x: Vector) -> tuple[float, Vector]:
+        """Return ψ and ∇ψ of the samples with those of the ridge."""
+        if self.ridge is None:
+            return psi, gradient
+        held = self.ridge.curvatures(self.width)
+        return psi + float(np.sum(held / 2 * x**2)), gradient + held * x
+
+    # --- far out, and without a sample
+
+    def is_separated(self, x: Vector) -> bool:
+        if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
+            return False
+        if self.convex:
+            falls, rises = self.ray_trend(x)
+            return falls and not rises
+        # A bounded loss need not separate all samples to gain from longer x: test whether it does.
+        moved = self.moved(x)
+        return keeps_decreasing([self.value_of(t * moved) for t in RAY_LENGTHS])
+
+    def dense_columns(self) -> Matrix:
+        """Return all columns as an array of shape (n, n_features)."""
+        return np.stack([self.design.matvec(one) for one in np.eye(self.design.shape[1])], axis=1)
+
+    def left_out_fall(self, before: Point, after: Point, unit: float, part: float = 1.0) -> Vector:
+        """Return by how much losses of samples under fits without them fall: the sum, and the sum of squares.
+
+        Parameters
+        ----------
+        before, after : Point
+            Fits of a model with the logistic or softmax loss, without a ridge.
+        unit : float
+            The share that one sample has of the mean loss of all samples: what is left out.
+        part : float
+            The share that the samples of this model have of all: sums are of what they contribute to means.
+        """
+        share = part * self.share
+        counts = share > 0
+        fall = self.left_out_losses(before, unit, part)[counts] - self.left_out_losses(after, unit, part)[counts]
+        return np.array([np.sum(share[counts] * fall), np.sum(share[counts] * fall**2)])
+
+    def left_out_losses(self, fit: Point, unit: float, part: float = 1.0) -> Vector:
+        """Return the logistic loss of each sample under a fit without it; see `left_out_fall`."""
+        share, z, columns = part * self.share, self.of_samples(self.margins(fit.x)), self.dense_columns()
+        block = max(1, _BLOCK_NUMBERS // (columns.shape[1] * (self.width**2 if self.only_contrasts else 1)))
+        found = []
+        for begin in range(0, share.size, block):
+            rows = slice(begin, begin + block)
+            found.append(self._left_out(columns[rows], z[rows], rows, fit.inverse, np.minimum(share[rows], unit)))
+        return np.concatenate(found)
+
+    @abstractmethod
+    def _left_out(self, A: Matrix, z: Vector, rows: slice, inverse: Matrix, without: Vector) -> Vector:
+        """Return the losses of some samples; A and z are their rows of X and margins, `without` what is left out."""
+
+    @abstractmethod
+    def ray_trend(self, x: Vector) -> tuple[bool, bool]:
+        """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises.
+
+        For convex losses; the samples are those that have a weight.
+        """
+
+    # --- second order
+
+    @abstractmethod
+    def feature_hessians_of(self, z: Vector) -> Matrix:
+        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+
+    @abstractmethod
+    def gradient_squares_of(self, z: Vector) -> Vector:
+        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
+
+    @abstractmethod
+    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+        """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
+
+        With columns of A for v these are columns of A'∇²F(z)A.
+        """
+
+
+def relative_weights(sample_weight: ArrayLike | None, n: int) -> Vector | None:
+    """Return the user's weights of n samples, checked, in units of a power of two: their unit does not matter.
+
+    The unit keeps sums and products in range without rounding.
+    """
+    if sample_weight is None:
+        return None
+    weight = check_weights(sample_weight, n)
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
