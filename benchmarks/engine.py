@@ -70,6 +70,7 @@ class Counter:
         self.bytes = 0.0
 
     def read(self, design: Design, times: float = 1.0) -> None:
+        """Count a pass over a design."""
         self.bytes += times * design.nbytes
 
 

@@ -29,10 +29,9 @@ from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted
 from levelprox.losses import LogLink
-from levelprox.report.fitted import fitted_words
-from levelprox.report.html import certificate_html
 from levelprox.report.model_summary import NEAR, Contribution, ModelSummary, summary_of
 from levelprox.report.stability import Stability
+from levelprox.report.tables import certificate_html, fitted_words
 from levelprox.subset.near_swaps import NearSwaps
 
 _WITHOUT_DATA = (
