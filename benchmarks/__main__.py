@@ -2,8 +2,8 @@
 
     python -m benchmarks [--quick] [--only TABLE,...] [--data NAME,...] [--out results/bench] [--resume] [--limit S]
 
-Rows go to OUT/measurements.csv as they are made; the summary and the figures are drawn from that file alone, also by
-`python -m benchmarks --report` without measuring anything.
+Rows are written to OUT/measurements.csv as they are measured. The summary and the figures use that file alone;
+`python -m benchmarks --report` writes them without new measurements.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ QUICK_LIMIT = 20.0
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small data, few cases: under five minutes")
     parser.add_argument("--only", help=f"tables, of {', '.join(TABLES)}")
     parser.add_argument("--data", help="data sets, instead of those fixed for each table")
-    parser.add_argument("--without", default="", help="competitors not to ask")
+    parser.add_argument("--without", default="", help="competitors to leave out")
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
     parser.add_argument("--limit", type=float, help="seconds for each fit (300; 20 with --quick)")
-    parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
-    parser.add_argument("--report", action="store_true", help="only draw up the summary of the rows that are there")
+    parser.add_argument("--resume", action="store_true", help="keep existing rows")
+    parser.add_argument("--report", action="store_true", help="only write the summary of the existing rows")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is asked for, then report."""
+    """Measure the chosen tables, then report."""
     given = options().parse_args(arguments)
     path = given.out / "measurements.csv"
     if not given.report:
@@ -64,7 +64,7 @@ def _measure(given: argparse.Namespace, path: Path) -> None:
 
 
 def report(path: Path) -> None:
-    """The Markdown summary and the figures beside the CSV file."""
+    """Write the Markdown summary and the figures next to the CSV file."""
     rows = read(path)
     text = summary(rows)
     (path.parent / "summary.md").write_text(text, encoding="utf-8")
@@ -79,6 +79,6 @@ def report(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    # An exception, as Ctrl-C is one: nothing else ends the process of a competitor, which has a session of its own.
+    # An exception, like Ctrl-C: only an exception ends the process of a competitor, which has its own session.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     main()

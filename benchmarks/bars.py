@@ -1,7 +1,7 @@
-"""What the measurements are asked to show, judged from the rows alone.
+"""Requirements (bars) and verdicts on them, from the rows alone.
 
-A case that we did not answer misses every bar. A case that a competitor did not answer says nothing of losses; a
-timeout counts as its limit where times are compared.
+A case that levelprox did not solve misses every bar. A case that a competitor did not solve is not used to compare
+losses; in comparisons of times a timeout counts as its limit.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DIRECT, CONTINUATION, SUBSET, PATH = (
     "levelprox best_subset",
     "levelprox path",
 )
-SHORT = 0.05  # seconds: faster than this is fast enough whatever a competitor takes
+SHORT = 0.05  # seconds: a shorter time meets every bar
 SKGLM_LOSS, SUBSET_LOSS, PATH_LOSS = 1e-6, 1e-9, 1e-3  # relative
 EQUAL_KKT = 1e-6
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: what was found, and whether that is good enough; nan where we had no answer."""
+    """One comparison: the value found, and whether it meets the bar; nan if levelprox has no result."""
 
     label: str
     value: float
@@ -35,10 +35,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Bar:
-    """A claim, what it asks, and the cases that decide it: their median where `median` is given, else each of them."""
+    """A claim, its requirement and its cases: each must meet it, or their median if `median` is given."""
 
     claim: str
-    asked: str
+    required: str
     cases: list[Case]
     median: float | None = None
     unit: str = ".3g"
@@ -52,7 +52,7 @@ class Bar:
         return statistics.median(values) if self.median is not None else max(values)
 
     def on(self, data: str) -> Bar:
-        """The same bar on one data set."""
+        """Return the same bar on one data set."""
         return replace(self, cases=[case for case in self.cases if case.data == data])
 
     @property
@@ -62,7 +62,7 @@ class Bar:
 
     @property
     def verdict(self) -> str:
-        """Met, missed, or nothing to judge."""
+        """Return "met", "missed" or "not measured"."""
         if not self.cases:
             return "not measured"
         if self.median is not None:
@@ -76,7 +76,7 @@ def answered(row: Row) -> bool:
 
 
 def pairs(rows: Iterable[Row], table: str, ours: str, theirs: str) -> list[tuple[Row, Row]]:
-    """Our row and a competitor's for every case that both were asked."""
+    """Return the rows of levelprox and of a competitor for each case of both."""
     kept = [row for row in rows if row["table"] == table]
     found = {(row["data"], row["case"]): row for row in kept if row["peer"] == theirs}
     return [
@@ -87,12 +87,12 @@ def pairs(rows: Iterable[Row], table: str, ours: str, theirs: str) -> list[tuple
 
 
 def label(row: Row) -> str:
-    """Data and case."""
+    """Return the label of a row: data and case."""
     return f"{row['data']} {row['case']}"
 
 
 def losses(compared: list[tuple[Row, Row]], rounding: float) -> list[Case]:
-    """Our loss over theirs, minus one."""
+    """Return the ratio of the losses of levelprox and the competitor, minus one."""
     cases = []
     for ours, theirs in compared:
         if not answered(theirs):
@@ -108,7 +108,7 @@ def losses(compared: list[tuple[Row, Row]], rounding: float) -> list[Case]:
 
 
 def times(compared: list[tuple[Row, Row]], limit: float | None, short: float = 0.0) -> list[Case]:
-    """Our seconds over theirs; within the limit, or short anyway. Without a limit only an answer is asked for."""
+    """Return the ratio of seconds; met within the limit, or if short. Without a limit every result meets it."""
     cases = []
     for ours, theirs in compared:
         if not (answered(theirs) or theirs["status"] == "timeout"):
@@ -123,7 +123,7 @@ def times(compared: list[tuple[Row, Row]], limit: float | None, short: float = 0
 
 
 def figures(rows: Iterable[Row], name: str, limit: float) -> list[Case]:
-    """A column against a limit."""
+    """Compare a column with a limit."""
     cases = []
     for row in rows:
         if not answered(row):
@@ -200,7 +200,7 @@ def _l1(rows: list[Row]) -> list[Bar]:
 
 
 def equally_accurate(rows: list[Row], data: str, share: str, peer: str) -> Row | None:
-    """A peer's fastest fit as accurate as ours; its most accurate one where none is; None where it had no answer."""
+    """Return the fastest fit of a peer with equal accuracy, else its most accurate one; None if it has no result."""
     tried = [
         row
         for row in rows
@@ -211,8 +211,8 @@ def equally_accurate(rows: list[Row], data: str, share: str, peer: str) -> Row |
         and answered(row)
     ]
     mine = [row for row in rows if (row["table"], row["data"], row["case"]) == ("l1", data, share) and answered(row)]
-    asked = max([EQUAL_KKT, *(row["kkt"] for row in mine)])
-    good = [row for row in tried if row["kkt"] <= asked]
+    enough = max([EQUAL_KKT, *(row["kkt"] for row in mine)])
+    good = [row for row in tried if row["kkt"] <= enough]
     if good:
         return min(good, key=_seconds)
     return min(tried, key=lambda row: float(row["kkt"]), default=None)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.child FOLDER
 
-Seconds are those of `Peer.fit` alone: data are read and brought into the storage that the peer likes best before. Code
-that compiles itself does so on a small problem first, unless cold seconds are asked for: these count from the start
-of the process to the end of the first fit, less what reading the data took.
+Seconds are those of `Peer.fit` alone: data are read and converted to the preferred storage of the peer before. A small
+fit first triggers compilation at run time, except for cold seconds: these count from the start of the process to the
+end of the first fit, without the time of reading the data.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _warm_up(peer: Any, small: Any, fits: list[dict[str, Any]]) -> None:
 
 
 def _answer(folder: Path, index: int, told: dict[str, Any]) -> None:
-    """Written aside and renamed, so that nobody reads half of it."""
+    """Write the answer to a temporary file and rename it, so that it is always complete."""
     aside = folder / f"answer-{index}.part"
     aside.write_text(json.dumps(told))
     aside.rename(folder / f"answer-{index}.json")

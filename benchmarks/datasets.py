@@ -46,7 +46,7 @@ def available(name: str) -> bool:
 
 
 def loader(name: str) -> Any:
-    """The module load_data.py of the folder that LEVELPROX_DATA names."""
+    """Return the module load_data.py of the folder that LEVELPROX_DATA names."""
     folder = os.environ.get("LEVELPROX_DATA")
     if not folder:
         raise SystemExit(f"{name}: set LEVELPROX_DATA to the folder of load_data.py")
@@ -58,7 +58,7 @@ def loader(name: str) -> Any:
 
 
 def dataset(name: str) -> Dataset:
-    """The training samples of a data set, float64, as loaded: no scaling, no intercept."""
+    """Return the training samples of a data set, float64, as loaded: no scaling, no intercept."""
     if name in GENERATED:
         return Dataset(name, *_generated(name))
     whole, _, samples = name.partition("@")
@@ -70,7 +70,7 @@ def dataset(name: str) -> Dataset:
 
 
 def _two_signs(b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two classes as −1 and +1, whatever they are called; other targets as they are."""
+    """Return two classes as −1 and +1, with any labels; other targets unchanged."""
     values = np.unique(b)
     return np.where(b == values[1], 1.0, -1.0) if values.size == 2 else b
 
@@ -112,7 +112,7 @@ def hand_over(data: Dataset, folder: Path) -> Path:
 
 
 def taken(place: Path, by_columns: bool) -> Dataset:
-    """What `hand_over` wrote, in rows or in columns; in memory of its own, since some peers refuse read-only arrays."""
+    """Return the data of `hand_over`, by rows or by columns; a copy, because some peers reject read-only arrays."""
     kind = json.loads((place / "kind.json").read_text())
     b = np.load(place / "b.npy")
     if not kind["sparse"]:

@@ -2,12 +2,12 @@
 
     python -m benchmarks.engine [--data rcv1,a9a] [--csv results/engine.csv] [--no-rival] [--kinder]
 
-The data sets are those of `load_data.py` in the folder that LEVELPROX_DATA names; without it two generated ones stand
-in. MCP at two thresholds, levels (k + 1/2)·cap for k = 5 … 200, tol = 1e-6, direct start, no intercept, one thread.
+The data sets are those of `load_data.py` in the folder that LEVELPROX_DATA names; without it two generated sets are
+used. MCP at two thresholds, levels (k + 1/2)·cap for k = 5 … 200, tol = 1e-6, direct start, no intercept, one thread.
 
-Passes are full products X'r, those of the null fit and of the certificate included. Bytes are counted where designs are
-asked for products: each reads all that it stores once; a selection of columns from rows reads all indices and what it
-takes; two-pass evaluations of ψ count twice.
+Passes are full products X'r, those of the null fit and of the certificate included. Bytes are counted in the products
+of designs: each reads all stored entries once; a selection of columns from rows reads all indices and the selected
+entries; two-pass evaluations of ψ count twice.
 
 The rival is LCPP with Barzilai–Borwein steps and the paper's settings (γ = 1e-4, for gisette 1e-5; 10 inner and 1000
 outer steps; harmonic levels), run until KKT 1e-6, its 1000 outer steps, or `PATIENCE` times the time of the engine: a
@@ -70,12 +70,13 @@ class Counter:
         self.bytes = 0.0
 
     def read(self, design: Design, times: float = 1.0) -> None:
+        """Count a pass over a design."""
         self.bytes += times * design.nbytes
 
 
 @contextmanager
 def counted(model: LinearModel) -> Iterator[Counter]:
-    """Count what is asked of designs meanwhile."""
+    """Count the products of designs inside the block."""
     counter, kept = Counter(model.design), []
 
     def wrap(owner: type, name: str, note: Callable[..., None]) -> None:
@@ -163,7 +164,7 @@ def engine(problem: Problem) -> dict[str, object]:
 
 
 def fresh_model(model: LinearModel) -> LinearModel:
-    """The same model with nothing remembered but X."""
+    """Return the same model with empty caches."""
     return LinearModel(model.design, model.target, model.loss)
 
 
@@ -228,7 +229,7 @@ def verdicts(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Run the cases asked for, and judge them."""
+    """Run the chosen cases, and compare them with the bars."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     default = ",".join(NAMES) if os.environ.get("LEVELPROX_DATA") else "generated sparse,generated dense"
     parser.add_argument("--data", default=default)

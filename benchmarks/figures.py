@@ -10,7 +10,7 @@ from experiments.results import COLORS, panels, save
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    """What there are rows for."""
+    """Draw the figures for which there are rows."""
     starts = [pair for start in (DIRECT, CONTINUATION) for pair in pairs(rows, "skglm", start, "skglm")]
     if any(answered(ours) and answered(theirs) for ours, theirs in starts):
         _skglm(rows, folder / "skglm.png")
@@ -21,7 +21,7 @@ def draw(rows: list[Row], folder: Path) -> None:
 
 
 def _skglm(rows: list[Row], path: Path) -> None:
-    """Loss and time at skglm's points, ours over skglm's, against its nonzeros."""
+    """Draw the ratios of loss and time to skglm at its points against its nonzeros."""
     figure, axes = panels(1, 2, 4.0, 3.2)
     for start, color in ((DIRECT, COLORS[0]), (CONTINUATION, COLORS[1])):
         both = [pair for pair in pairs(rows, "skglm", start, "skglm") if answered(pair[0]) and answered(pair[1])]
@@ -46,7 +46,7 @@ def _skglm(rows: list[Row], path: Path) -> None:
 
 
 def _subsets(rows: list[Row], path: Path) -> None:
-    """Loss at equal k over ours, and time, for every competitor."""
+    """Draw the ratios of loss at equal k and of time to levelprox, for every competitor."""
     figure, axes = panels(1, 2, 4.6, 3.6)
     names = dict.fromkeys(row["peer"] for row in rows if row["table"] == "at most k" and row["peer"] != SUBSET)
     for peer, color in zip(names, COLORS, strict=False):

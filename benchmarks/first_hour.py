@@ -1,4 +1,4 @@
-"""Default estimators on twelve data sets, beside LogisticRegressionCV, LassoCV, abess and skglm.
+"""Default estimators on twelve data sets, compared with LogisticRegressionCV, LassoCV, abess and skglm.
 
     python -m benchmarks.first_hour [--quick] [--sets a,b] [--models a,b] [--threads 1,default]
                                     [--load N] [--limit S] [--out results/first_hour.json] [--resume]
@@ -12,12 +12,12 @@ Scores are of held-out samples: log loss, R², or the share of the Poisson devia
 is that of the mean loss over these samples. No warning is suppressed: those of the fit and of the predictions are kept
 with their text. On a busy machine wall times say little; scores, features, statuses and warnings do not depend on it,
 and processor times little. The verdict on times is about processor seconds with one thread. `--load N` runs N busy
-processes beside the fits.
+processes during the fits.
 
-Goals: every default fit is solved without a warning; the CV twin's score is within one standard error of the best peer,
-with no more features than the sparsest peer that is itself within one standard error of the best, on 10 of 12 sets; at
-most 3 times the seconds of the faster abess (several classes: below 5 s) and never more than 30 s. Rows that miss a
-goal stay in the table. The calls and mistakes of `benchmarks/first_use.py` run at the end.
+Goals: every default fit is solved without a warning; the score of the CV estimator is within one standard error of the
+best peer, with no more features than the sparsest peer that is itself within one standard error of the best, on 10 of
+12 sets; at most 3 times the seconds of the faster abess (several classes: below 5 s) and never more than 30 s. Rows
+that miss a goal stay in the table. The calls and mistakes of `benchmarks/first_use.py` run at the end.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _fitted(one: Data, name: str) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the small fit alone
         few, few_y = small(one.task, scipy.sparse.issparse(X))
-        warm = MODELS[OURS if name == OURS_CV else name].make  # the twin runs the same code, once for each fold
+        warm = MODELS[OURS if name == OURS_CV else name].make  # the CV estimator runs the same code, once for each fold
         losses(one.task, warm(one.task, few, few_y).fit(few, few_y), few, few_y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -140,7 +140,7 @@ def _score(task: str, held_out: Any, y: Any) -> Row:
 
 
 def _asked(place: Path, name: str, threads: str, limit: float, folder: Path) -> Row:
-    """The answer of a fit in a process of its own, or what became of that instead."""
+    """Return the result of a fit in its own process, or how that process ended."""
     package = MODELS[name].package
     if importlib.util.find_spec(package) is None:
         return {"status": "not installed", "note": f"{package} is not installed"}
@@ -174,7 +174,7 @@ def _asked(place: Path, name: str, threads: str, limit: float, folder: Path) -> 
 
 @contextmanager
 def load(count: int) -> Iterator[None]:
-    """Busy processes beside what is measured."""
+    """Run busy processes during the measurements."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -219,7 +219,7 @@ def measure(given: argparse.Namespace, kept: list[Row]) -> Iterator[Row]:
 
 
 def first_use() -> Row:
-    """What goes wrong of the first-use calls and mistakes."""
+    """Return the first-use calls that fail, and the mistakes without a good error."""
     command = [sys.executable, "-m", "benchmarks.first_use"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     return {"wrong": done.returncode, "text": (done.stdout + done.stderr[-2000:]).strip()}
@@ -229,7 +229,7 @@ def first_use() -> Row:
 
 
 def within_one_error(rows: list[Row]) -> tuple[Row, list[Row]] | None:
-    """The best of some rows, and those whose score is within its standard error; None where none has a score."""
+    """Return the best of some rows, and those within its standard error; None if none has a score."""
     known = [row for row in rows if row.get("score") is not None]
     if not known:
         return None
@@ -330,7 +330,7 @@ def verdicts(rows: list[Row], calls: Row | None = None) -> list[Row]:
         found.append(
             {
                 "goal": f"score and features, {name}" + ("" if name == OURS_CV else " (no goal)"),
-                "asked": "10 of 12" if name == OURS_CV else "-",
+                "required": "10 of 12" if name == OURS_CV else "-",
                 "found": f"{met} of {sets}",
                 "met": enough if name == OURS_CV else None,
                 "missed": missed,
@@ -344,7 +344,7 @@ def verdicts(rows: list[Row], calls: Row | None = None) -> list[Row]:
         found.append(
             {
                 "goal": "first-use calls",
-                "asked": "all",
+                "required": "all",
                 "found": summary[0],
                 "met": not calls["wrong"],
                 "missed": missed,
@@ -355,8 +355,8 @@ def verdicts(rows: list[Row], calls: Row | None = None) -> list[Row]:
 
 def _verdict(goal: str, count: int, missed: list[str], misses: int | None = None) -> Row:
     good = count - (len(missed) if misses is None else misses)
-    asked = None if not count else not missed
-    return {"goal": goal, "asked": "all", "found": f"{good} of {count}", "met": asked, "missed": missed}
+    met = None if not count else not missed
+    return {"goal": goal, "required": "all", "found": f"{good} of {count}", "met": met, "missed": missed}
 
 
 def _label(row: Row) -> str:
@@ -399,21 +399,21 @@ def table(rows: list[Row]) -> str:
 
 
 def report(whole: Row) -> str:
-    """The tables of a file of results."""
+    """Return the tables of a file of results."""
     rows = whole["rows"]
     loads = [row["load_average"] for row in rows]
     machine = whole["machine"]
     lines = [
-        f"{machine['cores']} cores, {machine['busy_processes']} busy processes beside the fits, load average "
+        f"{machine['cores']} cores, {machine['busy_processes']} busy processes during the fits, load average "
         + (f"{min(loads):.1f} to {max(loads):.1f}" if loads else "-"),
         "versions: " + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
         table(rows),
         "",
-        f"{'goal':48} {'asked':9} {'found':10} verdict (times are processor seconds, one thread against abess)",
+        f"{'goal':48} {'required':9} {'found':10} verdict (times are processor seconds, one thread against abess)",
     ]
     for one in whole["verdicts"]:
         verdict = {True: "met", False: "missed", None: "-"}[one["met"]]
-        lines.append(f"{one['goal']:48} {one['asked']:9} {one['found']:10} {verdict}")
+        lines.append(f"{one['goal']:48} {one['required']:9} {one['found']:10} {verdict}")
         lines += [f"    {missed}" for missed in one["missed"]]
     return "\n".join(lines)
 
@@ -432,13 +432,13 @@ def _names(known: Any) -> Any:
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_hour", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)}; one thread")
     parser.add_argument("--sets", type=_names(SETS), help=f"of {', '.join(SETS)}")
     parser.add_argument("--models", type=_names(MODELS), default=list(MODELS), help=f"of {', '.join(MODELS)}")
     parser.add_argument("--threads", type=_names((ONE, DEFAULT)), help="of levelprox: 1,default (1 with --quick)")
-    parser.add_argument("--load", type=int, default=0, help="busy processes beside the fits")
+    parser.add_argument("--load", type=int, default=0, help="busy processes during the fits")
     parser.add_argument("--limit", type=float, default=300.0, help="processor seconds for each fit (300)")
     parser.add_argument("--out", type=Path, default=Path("results/first_hour.json"))
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
@@ -449,7 +449,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is asked for, judge it, and print tables."""
+    """Measure the chosen fits, compare them with the goals, and print tables."""
     given = options().parse_args(arguments)
     if given.child:
         place, name, answer = given.child

@@ -5,7 +5,7 @@ scikit-learn does not bring come from `load_data.py` in the folder that LEVELPRO
 of the same shape take their place, and `Data.source` says so.
 
 Models have the settings of a new user: levelprox by default, abess with five folds (over its own numbers of features,
-and over those of the CV twins, since its own are all up to 100 on 5,000 × 100), and scikit-learn and skglm on
+and over those of the CV estimators, since its own are all up to 100 on 5,000 × 100), and scikit-learn and skglm on
 standardised columns with five folds. scikit-learn's solvers may take 1,000 steps: 100, the default, are too few for
 saga.
 """
@@ -33,7 +33,7 @@ from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, Spa
 Array = NDArray[np.float64]
 HELD_OUT, SEED, FOLDS = 0.3, 0, 5
 A9A_ROWS, TEXT_ROWS, TEXT_DOCUMENTS = 3000, 2000, 3
-GRID = np.geomspace(1.0, 1e-3, 30)  # of the penalty at which skglm takes in the first feature
+GRID = np.geomspace(1.0, 1e-3, 30)  # of the penalty at which skglm selects the first feature
 RIDGES = np.geomspace(1e-4, 10.0, 10)  # for PoissonRegressor
 
 
@@ -139,7 +139,7 @@ def _like_riboflavin() -> tuple[Any, Any]:
 
 
 def _stored(name: str, rows: int | None = None, **options: Any) -> tuple[Any, Any]:
-    """Samples of LEVELPROX_DATA: all of them, or `rows` of the training part drawn at random."""
+    """Return samples of LEVELPROX_DATA: all, or `rows` of the training part, drawn at random."""
     X, y, X_test, y_test = loader(name).load(name, **options)
     if rows is None and X_test is not None:
         return np.vstack([X, X_test]), np.concatenate([y, y_test])
@@ -178,7 +178,7 @@ QUICK = ("breast_cancer", "iris", "diabetes")
 
 
 def data(name: str) -> Data:
-    """A data set by name."""
+    """Return a data set by name."""
     task, source, load, substitute = SETS[name]
     if substitute is not None and not os.environ.get("LEVELPROX_DATA"):
         source, load = "substitute", substitute
@@ -203,7 +203,7 @@ def small(task: str, sparse: bool) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Model:
-    """How an estimator is made and asked.
+    """How an estimator is built and evaluated.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ def _skglm(task: str, X: Any, y: Any) -> Any:
 
 CLASSES, NUMBERS = ("binary", "classes"), ("regression", "counts")
 OURS, OURS_CV, ABESS, ABESS_GRID = "levelprox", "levelprox CV", "abess CV", "abess CV our grid"
-SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)  # the grid of the CV twins
+SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)  # the grid of the CV estimators
 MODELS: dict[str, Model] = {
     OURS: Model("levelprox", CLASSES + NUMBERS, _ours(SparseClassifier, SparseRegressor)),
     OURS_CV: Model("levelprox", CLASSES + NUMBERS, _ours(SparseClassifierCV, SparseRegressorCV)),
@@ -311,7 +311,7 @@ def features(model: Any, d: int) -> int:
 
 
 def losses(task: str, model: Any, X: Any, y: Any) -> Array:
-    """The loss of each held-out sample: log loss, squared error, or Poisson deviance.
+    """Return the loss of each held-out sample: log loss, squared error, or Poisson deviance.
 
     Probabilities are kept between 1e-15 and 1 - 1e-15, and rates above 1e-15.
     """

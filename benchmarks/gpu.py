@@ -59,7 +59,7 @@ class Clock:
         self.cuda = device.type == "cuda"
 
     def now(self) -> Any:
-        """A moment, in the order of what the device is asked to do."""
+        """Record an event in the order of the work of the device."""
         if not self.cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -102,7 +102,7 @@ def bandwidth(clock: Clock, device: torch.device, size: int) -> float:
 
 
 def fit(X: torch.Tensor, y: torch.Tensor, tol: float, k: int = TRUE) -> tuple[Result, DeviceModel]:
-    """The whole of a level fit."""
+    """Run a level fit."""
     model = DeviceSource(X, y).model(Form(Logistic()))
     constraint = MCP.from_threshold(THRESHOLD)
     return solve(Problem(model, constraint, (k + 0.5) * constraint.cap), start="direct", tol=tol), model
@@ -120,7 +120,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note what is asked meanwhile."""
+        """Record the queries inside the block."""
         places = [
             (DeviceDesign, "rmatvec", "looks"),
             (DeviceDesign, "gathered", "gathers"),
@@ -156,7 +156,7 @@ class Watch:
         return {**seconds, "other_device": asked - sum(seconds.values()), "host": total - asked}
 
     def touched(self, X: torch.Tensor) -> tuple[int, int]:
-        """Bytes of X in looks and gathered columns; and the same with whole sectors for the latter."""
+        """Return the bytes of X in full passes and gathered columns; and the same with whole sectors for the latter."""
         whole, size = X.numel() * X.element_size(), X.element_size()
         entries = sum(features.size for features in self.gathered) * X.shape[0] * size
         sectors = sum(np.unique(features * size // SECTOR).size for features in self.gathered) * X.shape[0] * SECTOR
@@ -167,7 +167,7 @@ class Watch:
 def measured(
     name: str, X: torch.Tensor, y: torch.Tensor, chosen: np.ndarray, tol: float, clock: Clock, rate: float
 ) -> Any:
-    """The fit three times, once more to see where its time goes, and its bars."""
+    """Run the fit three times, once more to profile it, and compare it with its bars."""
     seconds = []
     for _ in range(FITS):
         took, (result, model) = clock.timed(lambda: fit(X, y, tol))
@@ -214,7 +214,7 @@ def measured(
 
 
 def report(row: dict[str, Any], rate: float) -> None:
-    """A fit in words."""
+    """Return the description of a fit."""
     met = {name: "met" if bar else "MISSED" for name, bar in row["bars"].items()}
     phases = ", ".join(f"{phase} {s * 1000:.1f} ms" for phase, s in row["phases"].items())
     print(
@@ -225,7 +225,7 @@ def report(row: dict[str, Any], rate: float) -> None:
         f"  floor {row['floor']:.4f} s = {row['bytes_touched'] / 1e9:.1f} GB / {rate / 1e9:.0f} GB/s; "
         f"{row['floors']:.2f} floors, bar {MOST_FLOORS}: {met['floors']}; "
         f"with sectors {row['seconds'] / row['floor_with_sectors']:.2f}",
-        f"  {row['looks']} looks, {row['gathered_columns']} columns gathered, {row['grams']} Gram matrices, "
+        f"  {row['looks']} full passes, {row['gathered_columns']} columns gathered, {row['grams']} Gram matrices, "
         f"{row['questions']} questions, {row['bytes_to_host']} bytes to the host",
         f"  phases of a fit of {row['watched_seconds']:.4f} s: {phases}",
         sep="\n",
@@ -267,7 +267,7 @@ class ProximalGradient:
         return 1.05 * size / (4 * self.X.shape[0])
 
     def solve(self, share: float, tol: float, x: torch.Tensor, bend: float, most: int) -> tuple[torch.Tensor, float]:
-        """Until the KKT residual is `tol` of ‖∇ψ(0)‖∞, looked at every ten steps; λ is a share of that, too."""
+        """Run until the KKT residual is `tol` of ‖∇ψ(0)‖∞, checked every ten steps; λ is a fraction of ‖∇ψ(0)‖∞."""
         scale = float(self.gradient(torch.zeros_like(x)).abs().max())
         lam, ahead, momentum, residual = share * scale, x, 1.0, math.inf
         for step in range(most):
@@ -287,7 +287,7 @@ class ProximalGradient:
 
 
 def proximal_gradient(X: torch.Tensor, y: torch.Tensor, tol: float, wanted: int, clock: Clock) -> dict[str, Any]:
-    """The peer at a λ with about as many features: bisected beforehand, at a rough tolerance, outside of its time."""
+    """Run the peer at a λ with about as many features, found by bisection at a rough tolerance, not timed."""
     search = ProximalGradient(X, y)
     zero = torch.zeros(X.shape[1], dtype=X.dtype, device=X.device)
     bend, low, high, x, share = search.bend(), 1e-4, 1.0, zero, 0.1
@@ -320,7 +320,7 @@ def proximal_gradient(X: torch.Tensor, y: torch.Tensor, tol: float, wanted: int,
 
 
 def scikit_learn(X: torch.Tensor, y: torch.Tensor, lam: float, share: float) -> dict[str, Any]:
-    """The peer on the CPU, with some of the rows."""
+    """Run the peer on the CPU, with some of the rows."""
     name = "scikit-learn, l1, CPU"
     try:
         from sklearn.linear_model import LogisticRegression
@@ -348,7 +348,7 @@ def scikit_learn(X: torch.Tensor, y: torch.Tensor, lam: float, share: float) -> 
 
 
 def main() -> None:
-    """Run what was asked for, print it, and keep it as JSON."""
+    """Run the chosen fits, print the results, and write them as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
     parser.add_argument("--features", type=int, default=FEATURES)

@@ -15,7 +15,7 @@ included, and X is drawn piece by piece into the arrays it is kept in. `data` ar
 are medians of 3 where a fit is short, else of one; a pass is ψ and its whole gradient at the solution.
 
 Slopes are those of log seconds against log size, least squares, over sizes of at least a hundredth of the largest:
-below that, what a fit costs whatever its size is most of it.
+below that, the constant part of the cost dominates.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Case:
 
 
 def of_entries(series: str, loss: str, d: int, entries: float, per_row: int, dtype: str = "float64") -> Case:
-    """A sparse case of about so many stored entries."""
+    """Return a sparse case of about so many stored entries."""
     return Case(series, loss, max(int(entries) // per_row, 1), d, per_row, dtype)
 
 
 def cases(quick: bool, largest: bool) -> Iterator[Case]:
-    """All fits, but for the comparison of threads."""
+    """Yield all fits, except the comparison of threads."""
     for loss in LOSSES:
         for power in range(3, 7 if quick else 8):
             yield of_entries("d", loss, 10**power, 1e6 if quick else 1e8, PER_ROW)
@@ -88,7 +88,7 @@ def cases(quick: bool, largest: bool) -> Iterator[Case]:
 
 
 def threaded(quick: bool) -> Iterator[Case]:
-    """What is fitted by one thread, and by two."""
+    """Return the cases that are fitted with one thread and with two."""
     for threads in (1, 2):
         sparse = of_entries("threads, sparse", "logistic", 10**6, 1e6 if quick else 1e8, PER_ROW)
         yield replace(sparse, threads=threads)
@@ -97,7 +97,7 @@ def threaded(quick: bool) -> Iterator[Case]:
 
 
 def generate(case: Case) -> tuple[Any, np.ndarray]:
-    """X and b. The entries of a row lie in ranges of equal length, one in each, so that none is drawn twice."""
+    """X and b. The entries of a row are in ranges of equal length, one in each, so that none is drawn twice."""
     rng = np.random.default_rng(case.n + case.d)
     truth = np.where(np.arange(SUPPORT) % 2 == 0, 1.0, -1.0) * np.linspace(1, 2, SUPPORT)
     dense = case.per_row == case.d
@@ -122,7 +122,7 @@ def generate(case: Case) -> tuple[Any, np.ndarray]:
 
 
 def _ranges(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """From where to where each entry of a row may lie: the first two among the features that matter."""
+    """Return the range of each entry of a row: the first two are among the relevant features."""
     rest = np.linspace(SUPPORT, case.d, max(case.per_row - 1, 2)).astype(np.int64)
     ends = np.concatenate([[0, SUPPORT // 2], rest])
     return ends[:-1], ends[1:]
@@ -203,7 +203,7 @@ def tell(row: Row) -> None:
 
 
 def verdicts(rows: list[Row]) -> list[str]:
-    """What the figures say."""
+    """Return the verdicts on the figures."""
     lines = []
     for series, size, words in (
         ("entries", "entries", "entries"),
@@ -228,7 +228,7 @@ def verdicts(rows: list[Row]) -> list[str]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Seconds and memory against size, with the slope 1 beside."""
+    """Draw seconds and memory against size, with a line of slope 1."""
     from experiments.results import COLORS, panels, save  # not where memory is measured: Matplotlib is large
 
     figure, axes = panels(2, 3)

@@ -1,4 +1,4 @@
-"""Figures of a fit recomputed in float64 from the data and the coefficients, by neither levelprox nor a competitor.
+"""Figures of a fit recomputed in float64 from data and coefficients, independently of all programs.
 
     loss   Σ_i ℓ(⟨a_i, x⟩ + c, b_i) / n,  ℓ = log(1 + exp(−bz)) or (b − z)²
     g      Σ_j φ(|x_j|)
@@ -76,7 +76,7 @@ def margins(X: Any, x: Vector, intercept: float = 0.0) -> Vector:
 
 
 def mean_loss(z: Vector, b: Vector, loss: str) -> float:
-    """The average of ℓ(z_i, b_i)."""
+    """Return the average of ℓ(z_i, b_i)."""
     return float(np.mean(np.logaddexp(0.0, -b * z) if loss == "logistic" else (b - z) ** 2))
 
 
@@ -108,7 +108,7 @@ def null_scale(X: Any, b: Vector, loss: str, fit_intercept: bool = False) -> flo
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of a point."""
+    """Figures of a point."""
 
     loss: float
     g: float
@@ -128,7 +128,7 @@ def judge(
 ) -> Judgement:
     """All figures of a point without an intercept; the level is the point's own g where None.
 
-    With a multiplier given the KKT residual is that of min ψ + y g: of what a penalised fit was asked for.
+    With a multiplier given the KKT residual is that of min ψ + y g, the problem of a penalised fit.
     """
     if x.shape != (X.shape[1],) or not np.all(np.isfinite(x)):
         raise ValueError("not a finite vector with a coefficient for each feature")
@@ -158,7 +158,7 @@ def _lines(gradient: Vector, x: Vector, penalty: Penalty, scale: float) -> tuple
 
 
 def _best_multiplier(offsets: Vector, slopes: Vector, price: float) -> tuple[float, float]:
-    """The least of max(0, offset + slope·y, price·y) over y ≥ 0, and where: the sign of its slope is bisected."""
+    """Return the minimum of max(0, offset + slope·y, price·y) over y ≥ 0, and the minimiser, by bisection."""
     offsets, slopes = np.append(offsets, [0.0, 0.0]), np.append(slopes, [price, 0.0])
 
     def rises(y: float) -> bool:
@@ -177,10 +177,10 @@ def _best_multiplier(offsets: Vector, slopes: Vector, price: float) -> tuple[flo
 
 
 def refit(X: Any, b: Vector, loss: str, support: NDArray[np.int64]) -> float:
-    """The least loss over coefficients of the support and an intercept.
+    """Return the smallest loss over coefficients of the support and an intercept.
 
     Newton's method with step halving, to a relative `ACCURACY`. On separated data the infimum 0 is not attained: a
-    logistic loss below `SEPARATED` counts as 0, for everyone.
+    logistic loss below `SEPARATED` counts as 0, for every program.
     """
     columns = X[:, support]
     A = np.asarray(columns.todense() if hasattr(columns, "todense") else columns, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The CSV file of a run: a line for each measurement, written when it is made, read by whoever resumes or reports."""
+"""The CSV file of a run: a line for each measurement, written at once; resumed runs and reports read it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Measurements:
         self.rows: dict[tuple[str, ...], Row] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if resume and path.exists():
-            # What failed, or was not there, gets another chance; timeouts and refusals are answers.
+            # Failures and missing programs are measured again; timeouts and unsupported cases are results.
             kept = [row for row in read(path) if row["status"] not in ("error", "not installed")]
             self.rows = {_key(row): row for row in kept}
         with path.open("w", newline="", encoding="utf-8") as file:  # also drops a line that was cut in the middle
@@ -40,7 +40,7 @@ class Measurements:
             csv.DictWriter(file, COLUMNS).writerow(whole)
 
     def get(self, table: str, data: str, case: str, peer: str) -> Row | None:
-        """A row measured before."""
+        """Return a row measured before."""
         return self.rows.get((table, data, case, peer))
 
 

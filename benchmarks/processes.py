@@ -1,13 +1,13 @@
-"""One competitor in one process of its own, under a wall-clock limit that holds whatever it does.
+"""One competitor in its own process, under a wall-clock limit.
 
-The parent writes a request and reads answers as they come:
+The parent writes a request and reads the answers:
 
     request.json     {"peer", "data", "fits": [{...}, ...], "repeat_s", "most_repeats", "cold"}
     answer-I.npy     the coefficients of fit I, the intercept last where one is fitted
     answer-I.json    {"status": "ok" | "refused" | "not installed" | "error", "seconds": [...], "note", ...}, last
 
-The limit is on each fit: the clock starts again when an answer arrives. A process that passes it is killed with its
-children; the fits it had not done are `timeout` for the one it was at, and are asked again in a fresh process.
+The limit is for each fit: the clock starts again when an answer arrives. A process that exceeds it is killed with its
+children; the current fit is a `timeout`, and the remaining fits run in a new process.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ONE_THREAD = {
     "JAX_ENABLE_X64": "1",
     "PYTHONWARNINGS": "ignore",
 }
-LOOK_EVERY = 0.01  # seconds between looks for an answer
-START_UP = 120.0  # seconds a process may take to import, read its data and compile, beside the limit of a fit
+LOOK_EVERY = 0.01  # seconds between checks for an answer
+START_UP = 120.0  # seconds a process may take to import, read its data and compile, in addition to the limit of a fit
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Answer:
     seconds: list[float] = field(default_factory=list)  #: of each repetition; a timeout counts as its limit
     note: str = ""
     version: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)  #: what else the peer tells: passes, bytes, cold seconds
+    extra: dict[str, Any] = field(default_factory=dict)  #: further figures of the peer: passes, bytes, cold seconds
 
 
 def run(
@@ -74,10 +74,10 @@ def run(
     cold: bool = False,
     command: list[str] | None = None,
 ) -> Generator[Answer]:
-    """The answers of a competitor to a list of fits, one after another.
+    """Yield the answers of a competitor to a list of fits.
 
-    After a fit that timed out or brought its process down the rest is not asked again where later fits depend on
-    earlier ones ("warm_start" in the ask): they end as it did.
+    If later fits depend on earlier ones ("warm_start"), the fits after a timeout or a crash are not run: they have the
+    same status.
     """
     done = 0
     while done < len(fits):
@@ -128,7 +128,7 @@ def _answers(folder: Path, count: int, limit: float, command: list[str] | None) 
 
 
 def _wait_for(folder: Path, index: int, process: subprocess.Popen[bytes], limit: float) -> Answer:
-    """The next answer, or what became of the process instead."""
+    """Return the next answer, or how the process ended."""
     ready = folder / "ready"
     deadline = time.monotonic() + limit + START_UP
     counts = False  # whether the clock of the fit runs: once data are read and code is compiled
@@ -147,7 +147,7 @@ def _wait_for(folder: Path, index: int, process: subprocess.Popen[bytes], limit:
 
 
 def _read(folder: Path, index: int) -> Answer:
-    """An answer; what cannot be read is an error, not a crash."""
+    """Read an answer; an unreadable one has the status "error"."""
     try:
         told = json.loads((folder / f"answer-{index}.json").read_text())
         file = folder / f"answer-{index}.npy"

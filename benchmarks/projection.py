@@ -23,7 +23,7 @@ from levelprox.methods.lcpp import linearise
 
 
 def sort_based(v: np.ndarray, u: np.ndarray, tau: float) -> np.ndarray:
-    """The textbook method in NumPy: sort the breakpoints |v|/w, cumulate, find the piece."""
+    """Project by the textbook method in NumPy: sort the breakpoints |v|/w, cumulate, find the piece."""
     size = np.abs(v)
     price = 1 + np.sign(v) * u
     if price @ size <= tau:
@@ -40,7 +40,7 @@ def sort_based(v: np.ndarray, u: np.ndarray, tau: float) -> np.ndarray:
 
 
 def problem(d: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """A point one gradient step away from a sparse iterate, and the surrogate set there."""
+    """Return a point one gradient step away from a sparse iterate, and the surrogate set there."""
     rng = np.random.default_rng(d)
     at = np.where(rng.random(d) < 0.1, rng.standard_normal(d), 0.0)
     constraint = MCP(lam=2.0, theta=0.25)
@@ -113,7 +113,7 @@ def main() -> None:
     print(f"written: {arguments.csv}")
     if arguments.largest >= 10**7:
         _, *_, out_over_copy, new_over_copy, sort_over_out, _ = rows[-1]
-        print("\nAt the largest d: measured, wanted")
+        print("\nAt the largest d: measured, required")
         print(f"  with out=, times a copy      {out_over_copy:7.1f}   at most   8")
         print(f"  without out=, times a copy   {new_over_copy:7.1f}   at most  10")
         print(f"  faster than sorting          {sort_over_out:7.1f}   at least 50")

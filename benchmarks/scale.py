@@ -7,8 +7,8 @@ each from its own seed: X standard normal float32, of which 40 features decide, 
 has something to leave out at every n. The number of chunks is fixed. A local cluster of two processes with one thread
 each holds them: at n = 1e7 the 100 features take 4 GB in all.
 
-Rounds are all graphs of a fit, the survey before it included. Bytes are questions out, once for each round however many
-workers there are, and sums back to the client; "packed" is what these sums weigh as they arrive, pickled.
+Rounds are all graphs of a fit, the first pass for statistics included. Bytes are queries sent, once for each round for
+any number of workers, and sums received by the client; "packed" is the size of these sums as pickles.
 
 Bars: at most 80 rounds, and neither rounds nor bytes at any n more than 25 % above those at the smallest.
 """
@@ -51,6 +51,7 @@ class Counted(DaskSource):
     packed = 0
 
     def total(self, work: Any) -> Any:
+        """Count the round and its bytes."""
         answer = super().total(work)
         Counted.rounds += 1
         Counted.packed += len(pickle.dumps(answer))
@@ -67,7 +68,7 @@ def chunk(seed: int, rows: int, features: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def samples(n: int, features: int, chunks: int) -> tuple[da.Array, da.Array]:
-    """The same, in chunks that the workers make."""
+    """Return the same data in chunks that the workers generate."""
     sizes = np.diff(np.linspace(0, n, chunks + 1).astype(int)).tolist()
     pairs = [dask.delayed(chunk, pure=True, nout=2)(i, rows, features) for i, rows in enumerate(sizes)]
     X = [da.from_delayed(x, (rows, features), np.float32) for (x, _), rows in zip(pairs, sizes, strict=True)]
@@ -98,7 +99,7 @@ def measured(client: Client, n: int, start: str, options: argparse.Namespace) ->
         "kkt": result.kkt,
         "nonzero": result.certificate.n_nonzero,
         **traffic,
-        "rounds": Counted.rounds + 1,  # and the survey
+        "rounds": Counted.rounds + 1,  # and the pass for statistics
         "bytes": total,
         "bytes_per_round": total / traffic["rounds"],
         "packed": Counted.packed,
@@ -138,7 +139,7 @@ def verdicts(rows: list[dict[str, Any]]) -> bool:
 
 
 def main() -> int:
-    """Run all sizes, and judge them."""
+    """Run all sizes, and compare them with the bars."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--most", type=float, default=1e7, help="samples of the largest fit")
     parser.add_argument("--features", type=int, default=100)

@@ -1,4 +1,4 @@
-"""One run of the suite: data sets handed over once, competitors asked, answers judged, rows written."""
+"""One run of the suite: write data sets once, run competitors, evaluate their results, write rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Judge = Callable[[Ask, Answer], Row]
 
 @dataclass
 class Session:
-    """Where rows go, where data lie, and how long anyone may take."""
+    """Output file, data folder and time limit of a run."""
 
     measurements: Measurements
     folder: Path  #: for the data
@@ -29,7 +29,7 @@ class Session:
     _last: Dataset | None = field(default=None, repr=False)
 
     def data(self, name: str) -> Dataset:
-        """A data set; only the last one is kept in memory."""
+        """Return a data set; only the last one is kept in memory."""
         if self._last is None or self._last.name != name:
             self._last = None
             self._last = dataset(name)
@@ -47,9 +47,9 @@ class Session:
         cold: bool = False,
         repeats: int = 15,
     ) -> list[Row | None]:
-        """The rows of one competitor on some cases, measured unless they are there; None where nobody was asked.
+        """Return the rows of one competitor, measured unless they exist; None for competitors that are left out.
 
-        Where later fits start from earlier ones, all are run again as soon as one is missing.
+        If later fits start from earlier ones, all are run again if one is missing.
         """
         label = label or peer
         missing = {case: ask for case, ask in fits.items() if not self.measurements.get(table, data.name, case, label)}
@@ -92,7 +92,7 @@ class Session:
 
 
 def judged_fit(data: Dataset) -> Judge:
-    """A judge of points without an intercept; the level is the ask's, or the point's own g."""
+    """Return a judge of points without an intercept; the level is that of the request, or g of the point."""
 
     def judged(ask: Ask, answer: Answer) -> Row:
         assert answer.coefficients is not None
@@ -104,7 +104,7 @@ def judged_fit(data: Dataset) -> Judge:
 
 
 def tell(row: Row) -> None:
-    """One line for whoever watches."""
+    """Print one line of progress."""
     figures = " ".join(
         f"{name}={row[name]:{spec}}"
         for name, spec in (("loss", ".6g"), ("nonzeros", "g"), ("kkt", ".1e"), ("seconds", ".4g"), ("passes", "g"))

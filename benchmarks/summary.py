@@ -14,12 +14,12 @@ Cell = Callable[[Row], str]
 
 
 def summary(rows: list[Row]) -> str:
-    """The whole text."""
+    """Return the whole text."""
     judged = bars(rows)
     parts = [
         "# Benchmarks",
         _overview(rows),
-        "## What was asked, and what was found",
+        "## Requirements and results",
         _bars(judged),
         _by_data(judged),
         _missed(judged),
@@ -36,16 +36,16 @@ def _overview(rows: list[Row]) -> str:
 
 
 def _bars(judged: list[Bar]) -> str:
-    lines = ["| what | found | asked | cases | missed by | verdict |", "|---|---:|---|---:|---:|---|"]
+    lines = ["| comparison | found | required | cases | missed by | verdict |", "|---|---:|---|---:|---:|---|"]
     for bar in judged:
         lines.append(
-            f"| {bar.claim} | {_found(bar)} | {bar.asked} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |"
+            f"| {bar.claim} | {_found(bar)} | {bar.required} | {len(bar.cases)} | {len(bar.missed)} | {bar.verdict} |"
         )
     return "\n".join(lines)
 
 
 def _found(bar: Bar) -> str:
-    """The figure that decides, and how it was taken from the cases."""
+    """Return the deciding figure, and whether it is a median or a worst case."""
     if not bar.cases:
         return "-"
     if bar.value != bar.value:
@@ -54,7 +54,7 @@ def _found(bar: Bar) -> str:
 
 
 def _by_data(judged: list[Bar]) -> str:
-    """The same figures for each data set, with the cases that miss the bar among all."""
+    """Return the figures of each data set, with the number of cases that miss the bar."""
     judged = [bar for bar in judged if bar.cases]
     names = list(dict.fromkeys(case.data for bar in judged for case in bar.cases))
     if not names:
@@ -63,7 +63,7 @@ def _by_data(judged: list[Bar]) -> str:
     for bar in judged:
         parts = [bar.on(name) for name in names]
         cells = [f"{_found(part)} ({len(part.missed)}/{len(part.cases)})" if part.cases else "" for part in parts]
-        lines.append(f"| {bar.claim}, {bar.asked} | " + " | ".join(cells) + " |")
+        lines.append(f"| {bar.claim}, {bar.required} | " + " | ".join(cells) + " |")
     return "Data set by data set (cases that miss the bar, of all):\n\n" + "\n".join(lines)
 
 
@@ -76,12 +76,12 @@ def _missed(judged: list[Bar]) -> str:
         named = [f"- {case.label}" for case in worst[:MOST_MISSED]]
         if len(worst) > MOST_MISSED:
             named.append(f"- and {len(worst) - MOST_MISSED} more")
-        parts.append("\n".join([f"**Missed: {bar.claim}** ({bar.asked})", "", *named]))
+        parts.append("\n".join([f"**Missed: {bar.claim}** ({bar.required})", "", *named]))
     return "\n\n".join(["## Missed", *parts]) if parts else "No case missed its bar."
 
 
 def _tables(rows: list[Row]) -> list[str]:
-    """For each table what everyone found, side by side: a line for each case, a column for each competitor."""
+    """Return the results of each table: a line for each case, a column for each competitor."""
     parts = []
     for table in dict.fromkeys(row["table"] for row in rows):
         own = [row for row in rows if row["table"] == table]
@@ -105,7 +105,7 @@ def _odd(row: Row) -> bool:
 
 
 def _grid(rows: Iterable[Row], cell: Cell) -> str:
-    """Cases × competitors; empty where nobody has the figure."""
+    """Return a table of cases and competitors; empty if no competitor has the figure."""
     rows = list(rows)
     peers = list(dict.fromkeys(row["peer"] for row in rows))
     cells = {(row["data"], row["case"], row["peer"]): cell(row) for row in rows}

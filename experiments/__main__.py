@@ -1,6 +1,6 @@
 """`python -m experiments reproduce NAME... | list | data ...`: the paper's experiments, and the data they need.
 
-Nothing here imports NumPy or matplotlib before it is known what was asked for.
+NumPy and matplotlib are imported only by the commands that need them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Studies = Callable[[], Mapping[str, "Study"]]
 
 
 class UsageError(Exception):
-    """Something was asked for that there is not."""
+    """An unknown experiment or data set."""
 
 
 def all_studies() -> Mapping[str, Study]:
@@ -37,18 +37,18 @@ def all_studies() -> Mapping[str, Study]:
 
 
 def main(arguments: Sequence[str] | None = None, studies: Studies = all_studies) -> int:
-    """Run a command, and say how it ended.
+    """Run a command and return its exit status.
 
     Parameters
     ----------
     arguments : sequence of str, default=sys.argv[1:]
     studies : callable
-        Which experiments there are.
+        The experiments by name.
 
     Returns
     -------
     int
-        0; 1 where something failed; 2 for what cannot be asked; 130 after Ctrl-C.
+        0; 1 if something failed; 2 for invalid arguments; 130 after Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser(given, studies).parse_args(given)
@@ -64,18 +64,20 @@ def main(arguments: Sequence[str] | None = None, studies: Studies = all_studies)
 
 
 def _parser(given: Sequence[str], studies: Studies) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m experiments", description="The paper's experiments, anew.")
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Reproduce the paper's experiments.")
     commands = parser.add_subparsers(required=True, metavar="reproduce|list|data")
-    run = commands.add_parser("reproduce", help="run experiments, or go on with them; then figures, tables and a page")
+    run = commands.add_parser(
+        "reproduce", help="run experiments, or resume them; then write figures, tables and a page"
+    )
     run.add_argument("names", nargs="+", metavar="NAME", help="all, or names that `python -m experiments list` gives")
     run.add_argument("--quick", action="store_true", help="small settings: all of it in ten minutes on two cores")
-    run.add_argument("--out", type=Path, help=f"folder for what comes out (default: {OUT}, quick: {OUT_QUICK})")
+    run.add_argument("--out", type=Path, help=f"output folder (default: {OUT}, quick: {OUT_QUICK})")
     run.add_argument("--dir", type=Path, help="folder of downloaded originals (`python -m experiments data get`)")
-    run.add_argument("--only", metavar="SET,SET", help="these data sets alone")
+    run.add_argument("--only", metavar="SET,SET", help="only these data sets")
     run.add_argument("--repeats", type=_positive, help="repetitions of table-errors (default: 5, quick: 1)")
     run.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="tasks at a time (default: cores)")
     run.set_defaults(handler=lambda parsed: _reproduce(parsed, studies()))
-    listing = commands.add_parser("list", help="which experiments there are")
+    listing = commands.add_parser("list", help="list the experiments")
     listing.set_defaults(handler=lambda parsed: _list(studies()))
     if given[:1] == ["data"]:
         from experiments.datasets.command import add_command
@@ -118,10 +120,13 @@ def _reproduce(parsed: argparse.Namespace, studies: Mapping[str, Study]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:  # a full disk, say; answers are whole or not there
-        print(f"error: {error.filename or out}: {error.strerror or error}; the same command goes on", file=sys.stderr)
+        print(
+            f"error: {error.filename or out}: {error.strerror or error}; run the same command again to resume",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
-        print(f"\nstopped; the same command goes on where it was: what was done is in {out}", file=sys.stderr)
+        print(f"\nstopped; run the same command again to resume: finished tasks are in {out}", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -3,7 +3,7 @@
 Computed from `levelprox.constraints` and `levelprox.theory` alone, in a few seconds; `studies/fig_constraints.py` puts
 them together.
 
-- `graphs`: Figure 1, the functions of Table 2 beside ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
+- `graphs`: Figure 1, the functions of Table 2 and ℓ1, for ℓp with 0 < p < 1 at ε = 0.1. The paper's
   (|x| + ε)^p is shown less its value at 0, as the library has it.
 - `bounds`, `samples`: Σ φ'(|x_i|)|x_i| ≥ z(g(x)), the denominator of the bound on the multipliers.
 - `region`: {g ≤ η} in the plane for SCAD. At η = cap only the axes are feasible beyond the threshold, so that no
@@ -60,7 +60,7 @@ def graphs() -> Rows:
 
 
 def bounds(constraint: Constraint) -> Rows:
-    """z over two caps (or as far, where there is none); the paper's own form of it beside, where it gives one."""
+    """Draw z over two caps (or as far, without a cap), and the paper's form of it if there is one."""
     end = 2 * constraint.cap if math.isfinite(constraint.cap) else 5.0
     alpha = end * np.arange(1001) / 1000
     paper = z_paper(constraint, alpha) if isinstance(constraint, PAPER_HAS_Z) else np.full(alpha.size, np.nan)
@@ -82,7 +82,7 @@ def samples(constraint: Constraint, count: int = 300) -> Rows:
 
 
 def reach(constraint: Constraint, level: float, x1: Double) -> Double:
-    """The largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
+    """Return the largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
 
     By bisection on φ itself, so that what is drawn needs no inverse of it.
     """
@@ -151,7 +151,7 @@ def _draw_bound(axis: Axes, rows: Rows, name: str) -> None:
 
 
 def draw_regions(rows: Rows) -> Figure:
-    """The feasible sets, side by side."""
+    """Draw the feasible sets, side by side."""
     levels = list(dict.fromkeys(row["level"] for row in rows))
     figure, axes = panels(1, len(levels))
     for axis, level in zip(axes.flat, levels, strict=True):
@@ -160,7 +160,7 @@ def draw_regions(rows: Rows) -> Figure:
 
 
 def _draw_region(axis: Axes, rows: Rows, level: float) -> None:
-    """The feasible set, and thick the boundary points with no room: there MFCQ fails."""
+    """Draw the feasible set, with thick lines where MFCQ fails on its boundary."""
     x1, x2, inside = (column(rows, name) for name in ("x1", "reach", "room"))
     height = np.minimum(x2, WINDOW)
     axis.fill_between(x1, -height, height, where=~np.isnan(x2), color=COLORS[5], alpha=0.6, linewidth=0)
@@ -174,12 +174,12 @@ def _draw_region(axis: Axes, rows: Rows, level: float) -> None:
 
 
 def of(rows: Rows, **wanted: Any) -> Rows:
-    """The rows that say what is wanted."""
+    """Return the rows that match."""
     return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
 
 def column(rows: Rows, name: str) -> Double:
-    """What all rows say under a name."""
+    """Return a column of the rows."""
     return np.array([row[name] for row in rows], dtype=np.float64)
 
 

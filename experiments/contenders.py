@@ -1,9 +1,9 @@
-"""Who chooses at most k features: levelprox, abess and skglm's MCP; and who chooses as many as cross-validation likes.
+"""Programs that choose at most k features (levelprox, abess, skglm's MCP), or as many as cross-validation selects.
 
-Each takes a planted problem and k and gives the features it chose; what they are worth is for experiments/judge.py to
+Each takes a planted problem and k and gives the features it chose; their loss is computed by experiments/judge.py
 say. abess and skglm are optional: they are imported where they are called.
 
-- abess: asked for k alone (`support_size=k`); and for the path 1, …, k with warm starts, of which the largest is
+- abess: with k alone (`support_size=k`); and for the path 1, …, k with warm starts, of which the largest is
   taken (`ic_coef=0`: the information criterion that picks one of the path is then the training loss).
 - skglm MCP cut to k: a path of 20 penalties with warm starts, on standardised columns. Every point with between k and
   3k features is cut to its k largest coefficients and refitted by the judge, the best of them counts.
@@ -46,21 +46,21 @@ def by_levelprox(problem: Planted, k: int) -> Indices:
     found = levelprox.best_subset(model, k)
     chosen = np.flatnonzero(found.x[: recipe.d])
     if chosen.size > k:
-        raise WrongClaimError(f"{chosen.size} features where {k} were asked for")
+        raise WrongClaimError(f"{chosen.size} features, at most {k} allowed")
     judged = loss_with(problem.X, problem.b, recipe.loss, chosen)
-    # Where the features separate two classes the judge says 0, and no coefficients reach it.
+    # If the features separate two classes the judge returns 0, which no coefficients reach.
     if judged > 0 and abs(found.psi - judged) > _CLAIM * judged:
         raise WrongClaimError(f"reports a loss of {found.psi!r}, the judge finds {judged!r} with its features")
     return chosen
 
 
 def by_abess(problem: Planted, k: int) -> Indices:
-    """Asked for k alone."""
+    """abess with k alone."""
     return _abess(problem, support_size=k)
 
 
 def by_abess_path(problem: Planted, k: int) -> Indices:
-    """Asked for 1, …, k, the largest taken."""
+    """abess with 1, …, k; the largest is used."""
     return _abess(problem, support_size=range(1, k + 1), ic_coef=0.0)
 
 
@@ -74,7 +74,7 @@ def _abess(problem: Planted, **settings: object) -> Indices:
 
 
 def by_skglm_cut(problem: Planted, k: int) -> Indices:
-    """The best of the path's points with between k and 3k features, cut to k."""
+    """Return the best of the path's points with between k and 3k features, cut to k."""
     X, b, loss = problem.X, problem.b, problem.recipe.loss
     Z = _standardised(X)
     cuts, last = [], np.zeros(0)
@@ -89,7 +89,7 @@ def by_skglm_cut(problem: Planted, k: int) -> Indices:
 
 
 def by_skglm_cv(problem: Planted, k: int) -> Indices:
-    """The features at the penalty with the least cross-validated error, however many they are."""
+    """Return the features at the penalty with the least cross-validated error."""
     Z, b = _standardised(problem.X), problem.b
     penalties = _penalties(Z, b, "squared")
     errors = np.zeros(_PENALTIES)
@@ -140,7 +140,7 @@ def _skglm_path(Z: Double, b: Double, loss: str, penalties: Double) -> Iterator[
 
 
 def _largest(w: Double, k: int) -> Indices:
-    """The places of the k largest, in order."""
+    """Return the places of the k largest, in order."""
     count = min(k, np.count_nonzero(w))
     return np.sort(np.argsort(-np.abs(w), kind="stable")[:count])
 

@@ -19,18 +19,18 @@ Indices = NDArray[np.intp]
 
 _NEWTON_STEPS = 100
 _DECREMENT = 1e-13  # what a Newton step would still gain, relative to the loss
-_SEPARATED = 1e-7  # a logistic loss this low goes on to 0: the two classes can be told apart
+_SEPARATED = 1e-7  # a logistic loss this low tends to 0: the two classes are separable
 _AT_ONCE = 20_000  # subsets in one batch of small systems
 _SHORTLIST = 5  # subsets that are refitted in full: Gram matrices lose some digits
 
 
 def loss_with(X: Double, b: Double, loss: str, support: Indices) -> float:
-    """The smallest loss with the features of `support` and an intercept; 0 where they separate two classes."""
+    """Return the smallest loss with the features of `support` and an intercept; 0 where they separate two classes."""
     return _REFITS[loss](_standardised(X[:, support]), b)
 
 
 def best_support(X: Double, b: Double, loss: str, k: int) -> Indices:
-    """The k features with the smallest loss of all choices of k."""
+    """Return the k features with the smallest loss of all choices of k."""
     return _SEARCHES[loss](X, b, k)
 
 

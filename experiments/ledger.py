@@ -1,4 +1,4 @@
-"""A CSV file that grows by a row at a time, so that a run that was killed goes on where it was.
+"""A CSV file that is written row by row, so that a run that was killed can resume.
 
 One row is what one contender chose on one problem. Where a contender is given again, its last row counts.
 """
@@ -46,7 +46,7 @@ class Choice:
 
     @property
     def absent(self) -> bool:
-        """Whether the contender was not there to be asked."""
+        """Whether the contender is not installed."""
         return self.note.startswith(NOT_INSTALLED)
 
 
@@ -69,7 +69,7 @@ class Ledger:
         return key in self.choices and not self.choices[key].absent
 
     def forget(self, contender: str) -> None:
-        """Drop all rows of a contender, to have it asked again."""
+        """Remove all rows of a contender, so that it runs again."""
         self.choices = {key: choice for key, choice in self.choices.items() if choice.contender != contender}
         self.rewrite()
 
@@ -81,7 +81,7 @@ class Ledger:
             _writer(file).writerows(map(asdict, new))
 
     def rewrite(self) -> None:
-        """The file anew: the header, and one row for each problem and contender."""
+        """Write the file again: the header, and one row for each problem and contender."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_suffix(".new")
         with aside.open("w", newline="", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 """How near to a KKT point a run of the paper's method ends: the (ε, δ)-KKT statement of x^k̂, in expectation.
 
-The theorems speak of x^k̂, k̂ uniform on {⌊(K+1)/2⌋, …, K}, and of the exact solution x̄^k̂ of the subproblem that x^k̂
+The theorems are about x^k̂, k̂ uniform on {⌊(K+1)/2⌋, …, K}, and of the exact solution x̄^k̂ of the subproblem that x^k̂
 approximates, with its multiplier ȳ^k̂. `solve(preset="paper")` draws k̂ first and stops there, so a run that drew k̂ = K
 passes through every x^k that another draw would have returned: its figures at these k are averaged, instead of one
 draw of k̂. (`nearby_kkt` takes the same x̄, but the y that suits it best: figures that are smaller, up to a factor of 3
@@ -44,7 +44,7 @@ class Measurement:
     k : int
         The value of k̂ this is for.
     gradients : int
-        N = K T_k: what the theorem charges for its output, whatever k̂ is.
+        N = K T_k: the cost of its output in the theorem, for every k̂.
     stationarity_squared, complementarity, delta : float
         dist(0, ∂ψ(x̄) + ȳ ∂g(x̄))², ȳ|g(x̄) − η| and ‖x − x̄‖².
     multiplier : float
@@ -68,7 +68,7 @@ class Measurement:
 
 
 def measure(cell: Cell, K: int, run: int, points: int) -> list[Measurement]:
-    """The statements of one run at up to `points` values of k̂, evenly spaced."""
+    """Return the statements of one run at up to `points` values of k̂, evenly spaced."""
     seed = next(islice(seeds_that_draw_the_last(K), run, None))
     path = Path(cell, K, seed)
     found = []
@@ -91,7 +91,7 @@ class Path:
     def __init__(self, cell: Cell, K: int, seed: int) -> None:
         self.x = [np.zeros(cell.problem.dimension)]
         self.eta = [math.nan]
-        # Nothing is asked of the certificate of the last point: tol = inf.
+        # The certificate of the last point is not compared with a tolerance: tol = inf.
         run = solve(
             cell.problem,
             preset="paper",

@@ -1,6 +1,6 @@
 """What the paper prints: settings, grids and numbers of its Experiments section and appendix.
 
-Where its text and its notes on slips differ (the grid of Table 4: η = 10^k d with k ≤ −1), what was meant is here.
+Where its text and its notes on slips differ (the grid of Table 4: η = 10^k d with k ≤ −1), the intended value is used.
 """
 
 from __future__ import annotations

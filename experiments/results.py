@@ -35,7 +35,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.7) -> tuple[Figure, NDArray[np.object_]]:
-    """A figure of rows × columns panels, each with a light grid and no frame on top and right."""
+    """Return a figure of rows × columns panels, each with a light grid and no frame on top and right."""
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
@@ -52,7 +52,7 @@ def legend_below(figure: Figure, axes: NDArray[np.object_]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As PNG or whatever the name ends in."""
+    """Write the figure as PNG, or in the format of the file name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     print(f"written: {path}")

@@ -1,4 +1,4 @@
-"""How good the chosen features are: `best_subset` against exhaustive search, abess, skglm's MCP, and the truth.
+"""Quality of selected features: `best_subset` against exhaustive search, abess, skglm's MCP and planted features.
 
     python -m experiments.selection_quality [--quick] [--only small,generated,recovery] [--again levelprox] [--out DIR]
 
@@ -11,7 +11,7 @@
 
 Losses are the judge's, refitted with an intercept on the chosen features alone (experiments/judge.py); who the others
 are is said in experiments/contenders.py. Those that are not installed are left out and said to be. Each answer is a row
-of selection_quality.csv, written at once: a run that was killed goes on where it was, `--again NAME` asks one contender
+of selection_quality.csv, written at once: a run that was killed resumes; `--again NAME` runs one contender
 again.
 """
 
@@ -65,12 +65,12 @@ def _small(loss: str, seed: int) -> Recipe:
 
 
 def generated_recipes() -> list[Recipe]:
-    """200, losses and structures and signal-to-noise ratios in turn."""
+    """Return 200 problems with alternating losses, structures and signal-to-noise ratios."""
     return [_generated(10_000 + i) for i in range(200)]
 
 
 def _generated(seed: int) -> Recipe:
-    """Sizes even in their logarithms; in every other problem as many features are asked for as matter."""
+    """Return a problem with random sizes, uniform in their logarithms; in half of them k is the number planted."""
     rng = np.random.default_rng([seed, 1])
     planted, other = (int(k) for k in rng.integers(5, 21, 2))
     return Recipe(
@@ -112,7 +112,7 @@ def parts(quick: bool) -> list[Part]:
         every = every[:20] + every[-4:]
         drawn = sorted(drawn, key=lambda recipe: recipe.n * recipe.d)[:12]
         curve = [recipe for recipe in curve[: 3 * len(RECOVERY_SAMPLES)] if recipe.n in RECOVERY_SAMPLES[1::3]]
-    # Cross-validation is not told k: the first two of those who recover are.
+    # Cross-validation does not get k; the first two contenders of the recovery part do.
     cut, validated = ("abess", "abess path", "skglm MCP"), ("abess", "skglm MCP", "skglm MCP CV", "LassoCV")
     return [
         Part("small", tuple(every), (BEST, OURS), (BEST,)),
@@ -138,7 +138,7 @@ def answer(task: Task) -> list[Choice]:
 
 
 def ask(part: str, problem: Planted, name: str) -> Choice:
-    """What one chooses, judged; a failure is a choice of infinite loss with a note."""
+    """Return the choice of a contender with its loss; a failure has an infinite loss and a note."""
     recipe, began = problem.recipe, time.perf_counter()
     try:
         if name == TRUTH:
@@ -149,7 +149,7 @@ def ask(part: str, problem: Planted, name: str) -> Choice:
             chosen = CONTENDERS[name](problem, recipe.asked)
     except ImportError as error:
         return Choice(part, recipe.seed, name, math.inf, note=f"{NOT_INSTALLED}: {error.name or error}")
-    except Exception as error:  # a contender may fail in any way; the others go on
+    except Exception as error:  # a contender may fail in any way; the others continue
         return Choice(part, recipe.seed, name, math.inf, note=f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - began
     loss = loss_with(problem.X, problem.b, recipe.loss, chosen)
@@ -157,7 +157,7 @@ def ask(part: str, problem: Planted, name: str) -> Choice:
 
 
 def missing(chosen: Iterable[Part], ledger: Ledger) -> list[Task]:
-    """What is still to be asked."""
+    """Return the problems and contenders that have not been run."""
     tasks = []
     for part in chosen:
         for recipe in part.recipes:
@@ -194,7 +194,7 @@ def run(chosen: Sequence[Part], ledger: Ledger, jobs: int) -> None:
 
 
 def rounds(part: Part, ledger: Ledger) -> list[Round]:
-    """The choices on every problem of a part."""
+    """Return the choices on every problem of a part."""
     return [
         (
             recipe,
@@ -209,7 +209,7 @@ def rounds(part: Part, ledger: Ledger) -> list[Round]:
 
 
 def judge(part: Part, ledger: Ledger) -> tuple[list[Verdict], list[Lost]]:
-    """The verdicts on a part, and what was lost in it."""
+    """Return the verdicts on a part, and its lost problems."""
     played = rounds(part, ledger)
     if part.name == "small":
         found = verdicts.small(played)
@@ -221,7 +221,7 @@ def judge(part: Part, ledger: Ledger) -> tuple[list[Verdict], list[Lost]]:
 
 
 def show(found: Sequence[Verdict], lost: Sequence[Lost]) -> None:
-    """The verdicts, then every problem lost."""
+    """Print the verdicts, then every lost problem."""
     print(f"\n{'bar':52}{'value':>8}{'bar':>7}  {'':12}{'problems':>9}")
     for v in found:
         print(f"{v.bar_name:52}{v.value:8.4g}{v.bar:7.4g}  {v.outcome:12}{v.problems:9d}  {v.detail}")
@@ -237,7 +237,7 @@ def show(found: Sequence[Verdict], lost: Sequence[Lost]) -> None:
 
 
 def draw_recovery(part: Part, ledger: Ledger, path: Path) -> None:
-    """The share of exact supports against n."""
+    """Draw the share of exact supports against n."""
     played = rounds(part, ledger)
     figure, axes = panels(1, 1, width=4.5, height=3.2)
     for name, color in zip((OURS, *part.others), COLORS, strict=False):
@@ -253,7 +253,7 @@ def draw_recovery(part: Part, ledger: Ledger, path: Path) -> None:
 
 
 def draw_ratios(part: Part, ledger: Ledger, path: Path) -> None:
-    """Theirs over ours, sorted: above 1 where we are better."""
+    """Draw the sorted ratios of their loss to that of levelprox: above 1 where levelprox is better."""
     figure, axes = panels(1, len(part.others), width=2.9)
     for axis, other in zip(axes.flat, part.others, strict=True):
         for loss, color in zip(LOSSES, COLORS, strict=False):
@@ -261,13 +261,13 @@ def draw_ratios(part: Part, ledger: Ledger, path: Path) -> None:
             ratios = sorted(verdicts.ratio(theirs, ours) for _, ours, theirs in pairs if ours.loss > 0)
             axis.plot(np.linspace(0, 1, len(ratios)), ratios, ".", color=color, markersize=3, label=loss)
         axis.axhline(1, color="0.4", linewidth=0.8)
-        axis.set(xlabel="share of problems", ylabel=f"loss of {other} / ours")
+        axis.set(xlabel="share of problems", ylabel=f"loss of {other} / levelprox")
     axes[0, 0].legend(fontsize=7)
     save(figure, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask, write, judge, draw; 1 where a bar is missed."""
+    """Run, write, evaluate and draw; return 1 if a bar is missed."""
     parser = options(__doc__ or "")
     parser.add_argument("--only", default="small,generated,recovery", help="some of small,generated,recovery")
     parser.add_argument("--again", action="append", default=[], help="a contender whose rows are dropped first")

@@ -1,10 +1,12 @@
 """Whether bars are met: from the choices on every problem alone.
 
-- small: on what share of problems our loss equals that of the best subset.
-- generated: on what share it is above no other's; the worst ratio of the losses beside.
-- recovery: at every n, how many more supports we find exactly than each other does; the least counts.
+- small: the share of problems on which the loss of levelprox equals that of the best subset.
+- generated: the share on which it is above no other loss, and the worst ratio of the losses.
+- recovery: at every n, how many more supports levelprox finds exactly than each other program; the smallest difference
+counts.
 
-A problem on which we failed is lost to everyone. One on which another failed, or was not there, does not count for it.
+A problem on which levelprox fails is lost to every program. One on which another program fails, or is not installed,
+does not count for it.
 """
 
 from __future__ import annotations
@@ -56,19 +58,19 @@ class Lost:
 
 
 def above(ours: Choice, theirs: Choice) -> bool:
-    """Whether our loss is above theirs, beyond the last digits."""
+    """Return whether the loss of levelprox is above the other, beyond the last digits."""
     return ours.loss > theirs.loss * (1 + EQUAL)
 
 
 def ratio(ours: Choice, theirs: Choice) -> float:
-    """Our loss in units of theirs; 1 where both are 0."""
+    """Return the ratio of the loss of levelprox to the other; 1 if both are 0."""
     if ours.loss == theirs.loss:
         return 1.0
     return ours.loss / theirs.loss if theirs.loss > 0 else math.inf
 
 
 def compared(rounds: Iterable[Round], other: str) -> Iterator[tuple[Recipe, Choice, Choice]]:
-    """The problems with an answer of the other, and one of ours or the reason why there is none."""
+    """Return the problems that the other program solved, with the result of levelprox or the reason for its failure."""
     for recipe, choices in rounds:
         if OURS in choices and other in choices and math.isfinite(choices[other].loss):
             yield recipe, choices[OURS], choices[other]
@@ -89,7 +91,7 @@ def generated(rounds: Sequence[Round], others: Sequence[str]) -> list[Verdict]:
 
 
 def _share(bar_name: str, rounds: Sequence[Round], others: Sequence[str]) -> Verdict:
-    """The share of problems on which our loss is above none of the others that gave an answer."""
+    """Return the share of problems on which the loss of levelprox is above none of the others."""
     lost: dict[int, bool] = {}
     below, worst = 0, 1.0
     for other in others:
@@ -103,7 +105,7 @@ def _share(bar_name: str, rounds: Sequence[Round], others: Sequence[str]) -> Ver
 
 
 def recovery(rounds: Sequence[Round], others: Sequence[str]) -> list[Verdict]:
-    """At every n, ours less theirs in numbers of exact supports, over the problems both answered."""
+    """Return, for every n, the difference in numbers of exact supports, over the problems that both solved."""
     verdicts = []
     for other in others:
         leads: dict[int, int] = {}
@@ -124,7 +126,7 @@ def exact(choices: Mapping[str, Choice], who: str) -> bool:
 
 
 def losses(part: str, rounds: Sequence[Round], others: Sequence[str]) -> list[Lost]:
-    """Every problem on which another did better: by loss, or in a recovery by finding the truth where we did not."""
+    """Return the problems on which another program is better: by loss, or by finding the planted features."""
     found = []
     for other in others:
         for recipe, ours, theirs in compared(rounds, other):
@@ -133,6 +135,7 @@ def losses(part: str, rounds: Sequence[Round], others: Sequence[str]) -> list[Lo
         for recipe, choices in rounds if part == "recovery" else ():
             if {OURS, other, TRUTH} <= choices.keys() and exact(choices, other) and not exact(choices, OURS):
                 ours, truth = choices[OURS], choices[TRUTH]
-                # Below the loss of the truth, ours is the better subset of the two, and still not the planted one.
+                # With a loss below that of the planted features, the subset of levelprox is better, and still not the
+                # planted one.
                 found.append(Lost(part, recipe.seed, other, recipe, ours.loss, truth.loss, ours.note))
     return found

@@ -152,7 +152,7 @@ def processor_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """A clock that goes on only where a test says so."""
+    """A clock that advances only when a test requests it."""
 
     now = 1000.0
 

@@ -1,6 +1,6 @@
 """abess: splicing for the best subset of k features, with an intercept.
 
-Asked for k alone, or for 1..k, where warm starts from smaller supports change its answer; a coefficient of 0 for its
+Run for k alone, or for 1..k, where warm starts from smaller supports change its result; a coefficient of 0 for its
 information criterion makes it return the best fit, not the most modest one.
 """
 
@@ -18,7 +18,7 @@ class _Abess(Peer):
     package = "abess"
 
     def sizes(self, k: int) -> Any:
-        """What it is asked for."""
+        """Return the support sizes."""
         return k
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
@@ -31,13 +31,14 @@ class _Abess(Peer):
 
 
 class AbessAlone(_Abess):
-    """Asked for k."""
+    """abess with k alone."""
 
 
 class AbessPath(_Abess):
-    """Asked for 1..k."""
+    """abess with 1..k."""
 
     def sizes(self, k: int) -> Any:
+        """Return the support sizes."""
         return range(1, k + 1)
 
 

@@ -12,12 +12,13 @@ from benchmarks.peers.base import Ask, Fit, Peer, Vector
 
 
 class Celer(Peer):
-    """λ is the weight of ‖x‖₁ beside ψ; `tol` is celer's own."""
+    """ψ + λ‖x‖₁; `tol` is celer's own."""
 
     package = "celer"
     by_columns = True
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         from celer import Lasso, LogisticRegression
 
         lam = ask["penalty"]["lam"]

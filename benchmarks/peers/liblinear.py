@@ -12,15 +12,17 @@ from benchmarks.peers.base import Ask, Fit, Peer, Vector
 
 
 class Liblinear(Peer):
-    """λ is the weight of ‖x‖₁ beside ψ; `tol` is liblinear's own."""
+    """ψ + λ‖x‖₁; `tol` is liblinear's own."""
 
     package = "sklearn.linear_model"
     distribution = "scikit-learn"
 
     def refuses(self, data: Dataset, ask: Ask) -> str | None:
+        """Return the reason if the case is not supported."""
         return None if data.loss == "logistic" else "logistic loss only"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         from sklearn.linear_model import LogisticRegression
 
         model = LogisticRegression(

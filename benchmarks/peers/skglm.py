@@ -26,9 +26,11 @@ class Skglm(Peer):
     by_columns = True
 
     def refuses(self, data: Dataset, ask: Ask) -> str | None:
-        return None if ask["penalty"]["name"] in ("mcp", "scad") else "asked for MCP and SCAD only"
+        """Return the reason if the case is not supported."""
+        return None if ask["penalty"]["name"] in ("mcp", "scad") else "used for MCP and SCAD only"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         x, criterion = solved(data.X, data, ask["penalty"], ask.get("tol", 1e-6), start, False)
         return Fit(x, "", {"own_criterion": criterion})
 
@@ -36,7 +38,7 @@ class Skglm(Peer):
 def solved(
     X: Any, data: Dataset, penalty: dict[str, Any], tol: float, start: Vector | None, intercept: bool
 ) -> tuple[Vector, float]:
-    """Coefficients, the intercept last where asked for, and skglm's own criterion."""
+    """Return coefficients, the intercept last if there is one, and skglm's own criterion."""
     from skglm.datafits import Logistic, Quadratic
     from skglm.penalties import SCAD, MCPenalty
     from skglm.solvers import AndersonCD
@@ -71,6 +73,7 @@ class SkglmCut(Peer):
     by_columns = True
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         X = scaled(data.X, column_scales(data.X))
         d = X.shape[1]
         largest, x = largest_lambda(X, data), None

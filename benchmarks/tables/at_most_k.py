@@ -1,4 +1,4 @@
-"""Loss and time at equal k: everyone's support, refitted with the intercept by the judge."""
+"""Loss and time at equal k: the support of each program, refitted with the intercept by the judge."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measure(session: Session, name: str) -> None:
 
 
 def judged_support(data: Dataset) -> Judge:
-    """A judge of supports: the coefficients themselves do not count, more than k of them are an error."""
+    """Return a judge of supports: coefficients are not used, and more than k of them are an error."""
 
     def judged(ask: Ask, answer: Answer) -> Row:
         d = data.X.shape[1]
@@ -49,7 +49,7 @@ def judged_support(data: Dataset) -> Judge:
             raise ValueError("not a finite vector with a coefficient for each feature and the intercept")
         support = np.flatnonzero(answer.coefficients[:d])
         if support.size > ask["k"]:
-            raise ValueError(f"{support.size} features, asked for at most {ask['k']}")
+            raise ValueError(f"{support.size} features, at most {ask['k']} allowed")
         return {"loss": refit(data.X, data.b, data.loss, support), "nonzeros": int(support.size)}
 
     return judged

@@ -1,6 +1,7 @@
 """The first fit of a new process: interpreter, imports, compilation and all; reading the data does not count.
 
-skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as elsewhere.
+skglm at λ_max/4, MCP as in the table of its path (wide); levelprox at g of skglm's point. The others as in their
+tables.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PEERS = ("levelprox best_subset", "abess k", "skscope", "omp")
 
 
 def measure(session: Session, name: str) -> None:
-    """Some processes for each competitor."""
+    """Measure some processes for each competitor."""
     data = session.data(name)
     largest = null_scale(data.X, data.b, data.loss) / (1.0 if data.loss == "logistic" else 2.0)
     penalty = {**penalties(data, quick=True)["wide"], "lam": largest / SHARE}

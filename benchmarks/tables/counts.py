@@ -23,7 +23,7 @@ STARTS = ("levelprox direct", "levelprox continuation")
 
 
 def measure(session: Session, name: str) -> None:
-    """Counted fits, then the path and single fits beside it."""
+    """Measure counted fits, then the path and single fits at its levels."""
     data = session.data(name)
     asks: dict[str, Ask] = {
         f"k={k} a={threshold:g}": {"penalty": counting_mcp(threshold), "level": k + 0.5, "count": True}

@@ -1,9 +1,9 @@
 """The ℓ1 constraint at the level ‖x‖₁ of celer's solution, against celer and liblinear; and MCP at as many features.
 
 λ = λ_max/5, /20 and /50, no intercept. celer and liblinear run at every tolerance of a ladder, and the table takes the
-fastest fit whose judged KKT residual is at most ours, or 1e-6: equal accuracy, not equal settings. Each is judged by
-what it was asked for: they by λ, which fixes the multiplier, we by the level. (With the multiplier free, the origin
-would be perfect at its own level 0.)
+fastest fit whose judged KKT residual is at most that of levelprox, or 1e-6: equal accuracy, not equal settings. Each is
+judged by its own problem: theirs by λ, which fixes the multiplier, levelprox by the level. (With the multiplier free,
+the origin would be perfect at its own level 0.)
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ def measure(session: Session, name: str) -> None:
 
 
 def most_accurate(rows: list[Row | None]) -> Row | None:
-    """The row with the least KKT residual."""
+    """Return the row with the least KKT residual."""
     good = [row for row in rows if row is not None and row["status"] == "ok"]
     return min(good, key=lambda row: float(row["kkt"]), default=None)

@@ -19,7 +19,7 @@ from experiments.competitors.base import Competitor, Fit, Point, Samples, noted
 
 
 def _varying(train: Samples) -> NDArray[np.intp]:
-    """The columns that have two different values."""
+    """Return the columns that have two different values."""
     low, high = train.X.min(axis=0), train.X.max(axis=0)
     if train.sparse:
         low, high = low.toarray(), high.toarray()
@@ -27,15 +27,15 @@ def _varying(train: Samples) -> NDArray[np.intp]:
 
 
 class Abess(Competitor):
-    """Asked for k alone, without an intercept where its version can leave it out; else the intercept is in the fit.
+    """abess with k alone, without an intercept if its version supports that; otherwise the intercept is in the fit.
 
     Columns are normalised inside, which is its default, and coefficients come back in the units of X. The weight of its
-    information criterion is 0, so that k features are what it returns. It refuses constant columns: they are left out.
+    information criterion is 0, so that k features are what it returns. It rejects constant columns: they are left out.
 
     Parameters
     ----------
     max_iter : int
-        Rounds of exchanges for one k, of which it needs a few.
+        Rounds of swaps for one k, of which it needs a few.
     """
 
     name: ClassVar[str] = "abess"
@@ -45,6 +45,7 @@ class Abess(Competitor):
         self.max_iter = max_iter
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         self.ready()
         target = (train.b > 0).astype(np.float64) if train.loss == "logistic" else train.b
         varying = _varying(train)

@@ -1,4 +1,4 @@
-"""What a competitor is: a name, a package, and a fit for every point of a grid; no intercept is asked for anywhere.
+"""Competitors: a name, a package, and a fit for every point of a grid; without an intercept.
 
 ψ(x) = (1/n) Σ_i ℓ(⟨a_i, x⟩, b_i),   ℓ = log(1 + exp(−bz)), b = ±1, or (b − z)², without ½
 """
@@ -79,7 +79,7 @@ class Fit:
     note : str
         What there is to tell; mostly nothing.
     intercept : float
-        To be added to ⟨a, x⟩; 0 but for competitors that cannot do without.
+        To be added to ⟨a, x⟩; 0 except for competitors that always fit an intercept.
     """
 
     point: Point
@@ -106,7 +106,7 @@ class Competitor(ABC):
 
 
 def require(package: str, remedy: str) -> Any:
-    """The module, or a MissingError with the remedy."""
+    """Import a module, or raise a MissingError with the remedy."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -7,8 +7,8 @@ From the origin, where that is the ℓ1 ball of radius η/λ, until the relative
 X. Shen, S. Diamond, Y. Gu and S. Boyd (2016), "Disciplined convex-concave programming", CDC. Their package `dccp` has,
 as the paper says, trouble with MCP: version 1.1.1 does not recognise λ‖x‖₁ − h(x) ≤ η nor the minimum of a concave
 parabola and its cap. It recognises λ‖x‖₁ ≤ η + h(x) with h = huber(x, θλ)/(2θ), but then fails on three variables: with
-a ValueError about object arrays from the origin, with "Damping did not yield valid parameters" from elsewhere. So,
-like the paper's authors, we write the loop ourselves.
+a ValueError about object arrays from the origin, with "Damping did not yield valid parameters" from other points. The
+loop is therefore implemented here, as by the paper's authors.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def steps(
 def _solved(
     train: Samples, constraint: Constraint, level: float, at: Vector, solver: str, options: dict[str, Any]
 ) -> tuple[Vector | None, str]:
-    """The minimiser with h linearised at a point, and a status.
+    """Return the minimiser with h linearised at a point, and a status.
 
-    The problem is written anew for each step. With parameters for the linearisation cvxpy compiles once, but as a map
+    The problem is built again for each step. With parameters for the linearisation cvxpy compiles once, but as a map
     of d + 1 parameters, which takes as long as compiling fifteen times: on 5000 × 800 sparse data 0.9 s against 0.06 s,
     of steps that take 3 s.
     """

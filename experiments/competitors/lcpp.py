@@ -29,8 +29,8 @@ class LCPP(Competitor):
     tol : float
         On the KKT residual.
     start : {"direct", "continuation"}
-        "continuation" is what `levelprox.solve` does unless told otherwise: it looks for better KKT points by way of
-        wider problems, at ten to a hundred times the cost of "direct". It starts every fit anew.
+        "continuation" is the default of `levelprox.solve`: it searches for better KKT points through
+        rescaled problems, at ten to a hundred times the cost of "direct". It has no warm starts.
     time_limit : float, optional
         Seconds for one fit.
     warm : bool
@@ -46,6 +46,7 @@ class LCPP(Competitor):
         self.tol, self.start, self.time_limit, self.warm = tol, start, time_limit, warm
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         model = train.model()
         last, x = None, None
         for point in points:

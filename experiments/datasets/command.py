@@ -22,7 +22,7 @@ def add_command(subparsers: Any) -> None:
     listing = commands.add_parser("list", help="what every name of the paper stands for here")
     listing.add_argument("--dir", type=Path, help="folder of downloaded originals")
     listing.set_defaults(handler=_list)
-    get = commands.add_parser("get", help="download originals; goes on where it was cut")
+    get = commands.add_parser("get", help="download originals; resumes an interrupted download")
     get.add_argument("name", metavar="NAME", help=f"{', '.join(NAMES)}, or all")
     get.add_argument("--dir", type=Path, required=True, help="folder for the files and their checksums")
     get.add_argument("--base-url", default=SITE, help="a mirror of LIBSVM's site (default: %(default)s)")
@@ -69,7 +69,7 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _each(files: Iterable[File], work: Callable[[File], str]) -> int:
-    """What became of every file, line by line."""
+    """Print the result for every file."""
     status = 0
     for file in files:
         try:

@@ -14,7 +14,7 @@ from levelprox.exceptions import FileFormatError
 from levelprox.io import libsvm_batches
 
 _BATCH = 2000
-_LABELS = 100  # more are not told apart
+_LABELS = 100  # more are not distinguished
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Counts:
 
 
 def check(path: Path, file: File) -> Counts:
-    """The counts, if they are what they must be."""
+    """Return the counts if they are as expected, else raise an error."""
     try:
         found = count(path, file.columns)
     except FileFormatError as error:

@@ -1,6 +1,6 @@
-"""A file from the network that is there as a whole or not at all, and goes on where it was cut.
+"""Download a file completely or not at all, and resume an interrupted download.
 
-What has come lies in NAME.part, with what the server called it in NAME.part.json. The rest is asked for by Range,
+The received bytes are in NAME.part, with the server's tags in NAME.part.json. The rest is requested by Range,
 with If-Range: of a file that has changed since, or from a server that knows no ranges, all comes again.
 """
 
@@ -24,7 +24,7 @@ from levelprox.report.progress import showing
 
 PATIENCE = 60.0  # seconds without a byte
 _BLOCK = 1_000_000
-AGAIN = "run the same command again to go on"
+AGAIN = "run the same command again to resume"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Version:
 
 
 def fetch(url: str, target: Path) -> Path:
-    """Bring the file to NAME.part beside the target, whole, and say where it is.
+    """Download the complete file to NAME.part next to the target, and return its path.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def partial(target: Path) -> Path:
 
 
 def forget(target: Path) -> None:
-    """Begin anew next time."""
+    """Remove the partial file, so that the next download starts again."""
     part = partial(target)
     part.unlink(missing_ok=True)
     _memory(part).unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def _memory(part: Path) -> Path:
 
 
 def _remembered(part: Path, url: str) -> Version | None:
-    """What came before, if it can be gone on with."""
+    """Return the bytes received before, if the download can resume."""
     try:
         version = Version(**json.loads(_memory(part).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -100,7 +100,7 @@ def _remembered(part: Path, url: str) -> Version | None:
 
 @contextmanager
 def _opened(url: str, before: Version | None, had: int) -> Iterator[Any]:
-    """The server's answer; of a refused range, too."""
+    """Return the response of the server, also to an invalid range."""
     headers = {"User-Agent": "levelprox-experiments"}
     if before is not None and had:
         headers |= {"Range": f"bytes={had}-", "If-Range": before.validator}
@@ -120,7 +120,7 @@ def _opened(url: str, before: Version | None, had: int) -> Iterator[Any]:
 
 
 def _goes_on(response: Any, before: Version, had: int) -> bool:
-    """Whether the answer is the rest of what came before; servers that forget about If-Range are found out."""
+    """Return whether the response is the rest of the partial file; servers that ignore If-Range are detected."""
     named = re.match(r"bytes (\d+)-\d+/(\d+|\*)$", response.headers.get("Content-Range", ""))
     if response.status != http.client.PARTIAL_CONTENT or named is None:
         return False
@@ -168,6 +168,6 @@ def _copy(response: Any, file: Any, begin: int, total: int | None) -> bool:
 
 
 def _validator(response: Any) -> str:
-    """The ETag, unless it is a weak one, which promises no bytes; else the date of the last change."""
+    """Return the ETag unless it is weak, else the date of the last change."""
     etag = str(response.headers.get("ETag", ""))
     return etag if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))

@@ -1,4 +1,4 @@
-"""What goes wrong with data sets, in a sentence for the person who asked for them."""
+"""Errors about data sets, with a message for the user."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from levelprox.io.atomic import sync_directory
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Make the folder, and let nobody else download into it meanwhile."""
+    """Create the folder and lock it against other downloads."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("wb")
@@ -75,7 +75,7 @@ def _confirm(path: Path) -> str:
 
 
 def _adopt(path: Path, file: File) -> str:
-    """Pin a file that somebody has put there."""
+    """Record the checksum of a file that was put there by hand."""
     contents.check(path, file)
     pin = pins.Pin(pins.digest(path), path.stat().st_size, "")
     pins.add(path, pin)
@@ -93,7 +93,7 @@ def _name(part: Path, path: Path, pin: pins.Pin) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """What is of no use gets out of the way of the next download, but is there to be looked at."""
+    """Rename a rejected file, so that the next download does not use it and it can be inspected."""
     rejected = path.with_name(f"{path.name}.rejected")
     os.replace(download.partial(path), rejected)
     download.forget(path)

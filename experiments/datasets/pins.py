@@ -1,4 +1,4 @@
-"""Checksums of downloaded files: computed on the first download, kept beside the files, compared ever after."""
+"""Checksums of downloaded files: computed on the first download, stored next to the files, compared later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pin:
 
 
 def read(folder: Path) -> dict[str, Pin]:
-    """The pins of a folder, by name of file."""
+    """Return the recorded checksums of a folder, by file name."""
     path = folder / FILE
     try:
         content = json.loads(path.read_bytes())
@@ -43,7 +43,9 @@ def read(folder: Path) -> dict[str, Pin]:
     except OSError as error:
         raise DataError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is no list of checksums; removing it has all files checked and pinned anew") from error
+        raise DataError(
+            f"{path} is no list of checksums; remove it to check all files and to record their checksums again"
+        ) from error
 
 
 def add(path: Path, pin: Pin) -> None:
@@ -55,7 +57,7 @@ def add(path: Path, pin: Pin) -> None:
 
 
 def check_size(path: Path, pins: dict[str, Pin]) -> Pin:
-    """The file's pin, if there is one and the size is right."""
+    """Return the recorded checksum of a file, if there is one and the size agrees."""
     pin = pins.get(path.name)
     if pin is None:
         raise DataError(
@@ -69,7 +71,7 @@ def check_size(path: Path, pins: dict[str, Pin]) -> Pin:
 
 
 def check(path: Path, pins: dict[str, Pin]) -> None:
-    """That the bytes are those that were pinned; read once in a process, unless the file changes."""
+    """Compare the bytes with the recorded checksum; once in a process, unless the file changes."""
     pin = check_size(path, pins)
     found = digest(path)
     if found != pin.sha256:

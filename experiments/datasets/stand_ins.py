@@ -89,7 +89,7 @@ STAND_INS: dict[str, tuple[StandIn, ...]] = {
 
 
 def chosen(name: str, wanted: str = "") -> StandIn:
-    """The one that is wanted of those for a name, else the first."""
+    """Return the requested stand-in of a name, else the first."""
     there = {stand_in.loaded: stand_in for stand_in in STAND_INS[name]}
     if wanted and wanted not in there:
         raise DataError(f"no stand-in {wanted!r} for {name}; there is {' and '.join(there)}")
@@ -101,12 +101,12 @@ def read(stand_in: StandIn, places: Places) -> Raw:
     path = places.loader()
     try:
         return Raw(*_function(path)(stand_in.loaded))
-    except Exception as error:  # somebody else's code: whatever it raises
+    except Exception as error:  # code outside this repository: it may raise any exception
         raise DataError(f"{path} could not load {stand_in.loaded}: {type(error).__name__}: {error}") from error
 
 
 def _function(path: Path) -> Callable[[str], tuple[Any, ...]]:
-    """The folder's own `load`."""
+    """Return the folder's own `load`."""
     spec = importlib.util.spec_from_file_location("load_data", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

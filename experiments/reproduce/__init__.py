@@ -1,1 +1,1 @@
-"""The paper's figures and tables anew: tasks in processes of their own, rows on disk, then figures and one page."""
+"""Reproduce the paper's figures and tables: tasks in separate processes, rows on disk, then figures and one page."""

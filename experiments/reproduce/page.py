@@ -1,4 +1,4 @@
-"""One page for people: what the paper shows, what came out here, and a sentence on every difference.
+"""The HTML page: what the paper shows, the results here, and a sentence on every difference.
 
 It needs nothing from outside, figures are part of it, and everything that is written into it is escaped.
 """
@@ -79,7 +79,7 @@ def _state(report: Report) -> str:
 
 
 def _data(scope: Scope) -> str:
-    """What stands for each of the paper's data sets."""
+    """Return the sources of the paper's data sets."""
     rows = []
     for name in scope.sets or NAMES:
         try:

@@ -1,7 +1,7 @@
-"""What is known on disk: one file for each finished task, whole or not at all, so that a killed run goes on.
+"""Results on disk: one complete file for each finished task, so that a killed run can resume.
 
 OUT/parts/<study>/<key>.json    arguments, rows and seconds of one task
-OUT/<study>.csv                 the rows of all tasks of a study, put together anew whenever it is looked at
+OUT/<study>.csv                 the rows of all tasks of a study, written again for every report
 OUT/log.txt                     what tasks printed, and where those that failed did so
 """
 
@@ -49,7 +49,7 @@ class Parts:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise FolderError(f"another run is at work in {self.out}; `--out DIR` writes elsewhere") from error
+                raise FolderError(f"another run uses {self.out}; `--out DIR` chooses another folder") from error
             yield
 
     def has(self, study: str) -> bool:
@@ -57,13 +57,13 @@ class Parts:
         return (self.out / "parts" / study).is_dir()
 
     def answer(self, task: Task) -> Answer | None:
-        """The stored answer to exactly this task, if there is one."""
+        """Return the stored result of this task, if there is one."""
         try:
             stored = json.loads(self._place(task).read_text(encoding="utf-8"))
             if stored["asked"] != _asked(task):
                 return None
             return Answer(list(stored["rows"]), float(stored["seconds"]), stored["ended"], stored["reason"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):  # not there, or somebody else has written it
+        except (FileNotFoundError, ValueError, KeyError, TypeError):  # missing, or written by another program
             return None
 
     def keep(self, task: Task, answer: Answer) -> None:
@@ -80,7 +80,7 @@ class Parts:
         atomic.write(place, [json.dumps(stored, indent=0).encode()])
 
     def rows(self, tasks: Iterable[Task]) -> list[Row]:
-        """The rows of those tasks that have an answer."""
+        """Return the rows of the tasks with a result."""
         return [row for task in tasks if (answer := self.answer(task)) for row in answer.rows]
 
     def write_csv(self, name: str, rows: Sequence[Row]) -> Path:
@@ -103,6 +103,6 @@ class Parts:
 
 
 def _asked(task: Task) -> str:
-    """What an answer must be an answer to. A text: NaN is the same as NaN in it, and tuples as lists."""
+    """Return the identity of a task as text, in which NaN equals NaN, and tuples equal lists."""
     asked = {"function": task.function, "arguments": task.arguments, "limit": task.limit, "memory": task.memory}
     return json.dumps(asked, sort_keys=True)

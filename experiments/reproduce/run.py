@@ -23,7 +23,7 @@ from levelprox.report.progress import showing
 
 
 def reproduce(studies: Sequence[Study], asked: Sequence[str], scope: Scope, out: Path, jobs: int) -> int:
-    """Run those that were asked for, write all, say what was skipped; 1 where a task failed.
+    """Run the chosen studies, write all results, report skipped tasks; return 1 if a task failed.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def reproduce(studies: Sequence[Study], asked: Sequence[str], scope: Scope, out:
         for name in [study.name for study in studies if study.name in asked]:
             reports[name] = sessions[name].run()
             tell(reports[name])
-            # After each one: a long run can be read while it goes on.
+            # After each one, so that the results of a long run can be read before it ends.
             there = [reports[one] for one in sessions if one in reports and not reports[one].is_empty]
             page = write_page(out / "index.html", there, scope)
     print(f"\nwritten: {page}")
@@ -86,7 +86,7 @@ class Session:
         return self._guarded(self._report) if self.parts.has(self.study.name) else self._empty()
 
     def _guarded(self, work: Callable[[], Report]) -> Report:
-        """What goes wrong with one experiment is not the others' trouble."""
+        """Run one experiment; an error in it does not stop the others."""
         try:
             return work()
         except (SkippedError, DataError, MissingError) as error:
@@ -134,7 +134,7 @@ class Session:
             (self.skipped if answer.ended == "skipped" else self.failed)[task.name] = answer.reason
 
     def _report(self) -> Report:
-        """The CSV file and the figures, from what is on disk alone: all sets, whatever was asked for now."""
+        """Write the CSV file and the figures from the results on disk: all sets, not only those of this run."""
         everything = replace(self.scope, sets=(), repeats=None)
         scopes = (everything, replace(everything, repeats=self.scope.repeats))  # more repetitions than usual, too
         tasks = {task.name: task for scope in scopes for task in self._known(scope)}.values()
@@ -155,7 +155,7 @@ class Session:
         return Report(self.study, None, self.skipped, self.failed, 0.0, None)
 
     def _blame(self, error: Exception) -> None:
-        """The experiment itself went wrong, not one of its tasks."""
+        """Report an error of the experiment itself, not of one of its tasks."""
         self.failed[self.study.name] = f"{type(error).__name__}: {error}"
         with self.parts.log.open("a", encoding="utf-8") as log:
             print(f"--- {self.study.name}", file=log)

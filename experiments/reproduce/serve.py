@@ -1,6 +1,6 @@
 """A process that does tasks: `python -m experiments.reproduce.serve DESCRIPTOR PARENT`, started by `Worker` alone.
 
-It is told tasks over a pipe and tells what comes of them:
+It receives tasks over a pipe and sends their results:
 
     begun               the clock starts: what the task needs has been imported
     row, text           one row, in JSON
@@ -30,7 +30,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def serve(pipe: Connection) -> None:
-    """Do tasks as they come, until nobody sends any."""
+    """Run tasks until the pipe is closed."""
     while True:
         try:
             task: Task = pipe.recv()
@@ -64,7 +64,7 @@ def _do(task: Task, pipe: Connection) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's as one of Python's."""
+    """Convert a NumPy number to a Python number."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a row has a {type(value).__name__}, which JSON cannot hold")
@@ -83,7 +83,7 @@ def _is_reason_to_skip(error: Exception) -> bool:
 
 
 def _die_with(parent: int) -> None:
-    """Have this process killed when the one that started it is gone, whatever it is doing then."""
+    """Have this process killed when its parent ends."""
     if sys.platform == "linux":
         import ctypes
 

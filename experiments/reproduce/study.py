@@ -16,16 +16,16 @@ from experiments.reproduce.task import Row, Task
 
 @dataclass(frozen=True)
 class Scope:
-    """How much is asked of every experiment.
+    """Scope of a run of the experiments.
 
     Attributes
     ----------
     places : Places
-        Where data are.
+        Locations of the data.
     quick : bool
         Small settings: all of them in ten minutes on two cores.
     sets : tuple of str
-        The data sets to take part; all of them by default.
+        The data sets to use; all of them by default.
     repeats : int, optional
         Repetitions, where an experiment has any; by default its own number.
     """
@@ -53,7 +53,7 @@ class Claim:
     ----------
     paper, ours : str
     holds : bool or None
-        None where it cannot be told.
+        None if the data do not decide.
     remark : str
         Why it differs, or in what the comparison is not the paper's.
     """
@@ -92,7 +92,7 @@ class Outcome:
 class Study(ABC):
     """One figure or table of the paper.
 
-    `tasks` is asked again with what is known by then, until it names no task without an answer: later tasks may depend
+    `tasks` is called again with the rows so far, until all of its tasks have results: later tasks may depend
     on the rows of earlier ones.
     """
 
@@ -103,7 +103,7 @@ class Study(ABC):
 
     @abstractmethod
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
-        """What to run, given the rows so far."""
+        """Return the tasks to run, given the rows so far."""
 
     @abstractmethod
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
@@ -127,7 +127,7 @@ class Report:
     limited : dict
         Names of tasks that a limit of time or memory ended, whose rows until then count, and which limit.
     left : int
-        Tasks that were not asked for in this run and have no answer yet.
+        Tasks that are not part of this run and have no result yet.
     """
 
     study: Study

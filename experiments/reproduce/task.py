@@ -1,4 +1,4 @@
-"""One piece of an experiment: what it is called, what it is asked, and the rows that answer.
+"""One task of an experiment: its name, its arguments, and its rows.
 
 A task is a function at the top level of a module, called by name in a process of its own, with arguments that JSON can
 hold. It yields rows as it finds them, so that what it found before a limit of time ended it is kept.
@@ -47,7 +47,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the name for messages."""
         return f"{self.study} {' '.join(self.key)}"
 
     def rows(self) -> Iterator[Row]:

@@ -45,7 +45,7 @@ LARGEST, SMALLEST = 0.7, 1 / 300  # of the least α whose solution is 0
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200)
 AUTHORS = AuthorsGIST.name
 #: Seconds for one method on one set: abess takes hours on wide data, and the line search of GIST with its authors'
-#: scaling refuses most steps. A curve ends where its time did.
+#: scaling rejects most steps. A curve ends where its time did.
 LIMIT, QUICK_LIMIT = 120.0, 8.0
 LIMITS = {AUTHORS: 40.0}
 QUICK_LIMITS = {"skglm MCP": 30.0}  # most of it to compile itself
@@ -54,12 +54,12 @@ SLACK = {"logistic": 0.4, "squared": 0.02}
 
 REMARK = {
     "logistic": "Coefficients past the threshold cost nothing more, so that with features enough to separate classes "
-    "they run off, and an exact fit errs more than one that stops early; Lasso goes on shrinking them. See "
+    "they diverge, and an exact fit has a larger error than one that stops early; Lasso still shrinks them. See "
     "docs/reproduce.md.",
-    "squared": "With this many features a fit that does not shrink them overfits; Lasso goes on shrinking.",
+    "squared": "With this many features a fit that does not shrink them overfits; Lasso still shrinks them.",
 }
 FEW = (
-    "At so small a level MCP is all but straight, and LCPP is the Lasso with other numbers of features: who is ahead "
+    "At so small a level MCP is almost linear, and LCPP is the Lasso with other numbers of features: which is better "
     "is a matter of a few test rows."
 )
 
@@ -125,7 +125,7 @@ GRIDS: dict[str, Callable[[Samples, int], list[Point]]] = {
 
 
 def errors_of(dataset: Row, method: str, count: int) -> Iterator[Row]:
-    """A row for every point of a method's own grid."""
+    """Yield a row for every point of the grid of a method."""
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     yield from judged(dataset, data, method, train, GRIDS[method](train, count))
@@ -140,7 +140,7 @@ def errors_between(dataset: Row, count: int) -> Iterator[Row]:
 
 
 def errors_of_lcpp(dataset: Row, levels: Sequence[float]) -> Iterator[Row]:
-    """A row for every level."""
+    """Yield a row for every level."""
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     points = [{"lam": paper.LAM, "theta": paper.THETA_ERROR, "eta": level} for level in levels]
@@ -148,7 +148,7 @@ def errors_of_lcpp(dataset: Row, levels: Sequence[float]) -> Iterator[Row]:
 
 
 def judged(dataset: Row, data: Split, method: str, train: Samples, points: Sequence[Point]) -> Iterator[Row]:
-    """Fit, then everything anew from x: nonzeros, test error, ψ and g."""
+    """Fit, then recompute nonzeros, test error, ψ and g from x."""
     competitor = METHODS[method]
     competitor.ready()
     model, g = train.model(), MCP(paper.LAM, paper.THETA_ERROR)
@@ -184,6 +184,7 @@ class FigErrorNnz(Study):
     title: ClassVar[str] = "Figure 3: test error against nonzeros"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         count, limit, limits = (QUICK_POINTS, QUICK_LIMIT, QUICK_LIMITS) if scope.quick else (POINTS, LIMIT, LIMITS)
         tasks = []
         for name in chosen(NAMES, scope):
@@ -202,6 +203,7 @@ class FigErrorNnz(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         contests = [
             Contest([row for row in rows if row["set"] == name]) for name in dict.fromkeys(r["set"] for r in rows)
         ]
@@ -287,7 +289,7 @@ class Contest:
 
 
 def draw(contests: Sequence[Contest]) -> Figure:
-    """A panel for each set, three a row."""
+    """Draw a panel for each set, three in a row."""
     figure, axes = panels(-(-len(contests) // 3), min(3, len(contests)), width=3.3, height=2.7)
     for axis, contest in zip(axes.flat, contests, strict=False):
         _panel(axis, contest)

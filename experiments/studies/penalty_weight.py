@@ -70,7 +70,7 @@ class Setting:
         return self.unit / self.penalty.lam
 
     def g(self, x: Vector) -> float:
-        """The penalty, the MCP whatever was solved."""
+        """Return the penalty, the MCP for every method."""
         return self.penalty.total(x, None)
 
     def starts(self) -> dict[str, Vector]:
@@ -90,14 +90,14 @@ def planted(n: int = 200, d: int = 40) -> Setting:
 
 
 def setting(label: str, X: Vector, b: Vector) -> Setting:
-    """The problem on these samples."""
+    """Return the problem on these samples."""
     gram, slope = 2 * X.T @ X / b.size, 2 * X.T @ b / b.size
     free = np.linalg.lstsq(X, b, rcond=None)[0]
     return Setting(label, LinearModel(X, b, "squared"), gram, slope, free, MCP(paper.LAM, paper.THETA_SPEED))
 
 
 def given(dataset: Row | None) -> Setting:
-    """The planted problem, or that on a data set, its targets of deviation 1."""
+    """Return the planted problem, or that on a data set, its targets of deviation 1."""
     if dataset is None:
         return planted()
     data = split(dataset)
@@ -149,7 +149,7 @@ def constrained(dataset: Row | None) -> Iterator[Row]:
 
 
 def scaled(problem: Problem, x: Vector) -> Vector:
-    """The largest x 2^−i that is within the level."""
+    """Return the largest x 2^−i that is within the level."""
     while problem.g(x) > problem.level:
         x = x / 2
     return x
@@ -175,7 +175,7 @@ def reweighted(problem: Setting, beta: float, x: Vector) -> Vector:
 
 
 def weighted_l1(problem: Setting, weights: Vector, x: Vector) -> Vector:
-    """Argmin ψ + Σ w_j |x_j|: accelerated proximal gradient steps, begun anew where they turn back."""
+    """Argmin ψ + Σ w_j |x_j|: accelerated proximal gradient steps with restarts."""
     L = float(np.linalg.eigvalsh(problem.gram)[-1])
     y, t = x, 1.0
     for _ in range(_STEPS):
@@ -199,6 +199,7 @@ class PenaltyWeight(Study):
     title: ClassVar[str] = "A remark: a large penalty weight does not bound g"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         betas = list(BETAS[::2] if scope.quick else BETAS)
         real = {name: argument(name, scope) | {"rows": ROWS} for name in chosen([REAL], scope)}
         tasks = []
@@ -210,6 +211,7 @@ class PenaltyWeight(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         sets = {name: [row for row in rows if row["set"] == name] for name in dict.fromkeys(row["set"] for row in rows)}
         return Outcome(
             "ψ + βg and ψ subject to g ≤ η from the same starts: where each method ends, and what g is there. "
@@ -220,23 +222,23 @@ class PenaltyWeight(Study):
             figures=[("penalty-weight.png", draw(sets), "g against β, and g against η, by start")],
             claims=[claim for name, here in sets.items() for claim in verdicts(name, here)],
             notes=[
-                "The remark is on stationary points, not on minimisers: whatever descends from the origin, and a "
+                "The remark is on stationary points, not on minimisers: a method that descends from the origin, and a "
                 "global minimiser, has βg(x) ≤ ψ(0) (dotted).",
                 "Beyond its threshold the MCP is flat: a fit whose nonzeros are all that large is a local minimiser of "
                 "ψ + βg for every β that holds the others at zero, and methods that look at slopes stay there.",
-                "GIST's proximal map looks at the whole line in each coordinate and jumps to 0 once β is large for its "
+                "GIST's proximal map minimises globally in each coordinate and jumps to 0 once β is large for its "
                 "step: with β far beyond what a fit needs, its g is 0 too; for β around β₀ it depends on the start.",
             ],
         )
 
 
 def stationary(rows: Sequence[Row], method: str) -> list[Row]:
-    """What counts of a penalised method."""
+    """Return the valid rows of a penalised method."""
     return [row for row in rows if row["method"] == method and row["residual"] <= STATIONARY]
 
 
 def spread(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A line for each β: least and largest g over the starts."""
+    """Return a line for each β: least and largest g over the starts."""
     lines = []
     for beta in sorted({row["beta"] for row in rows if row["method"] != LCPP}):
         found = [[row["g"] for row in stationary(rows, method) if row["beta"] == beta] for method in PENALISED]
@@ -245,7 +247,7 @@ def spread(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def verdicts(name: str, rows: Sequence[Row]) -> Iterator[Claim]:
-    """The remark, its convex counterpart, and the constraint; those of which there are rows."""
+    """Return the claims about the remark, its convex counterpart, and the constraint, as far as there are rows."""
     beta = max((row["beta"] for row in rows if row["method"] != LCPP), default=None)
     largest = {
         method: max(here, key=lambda row: row["g"])
@@ -270,14 +272,14 @@ def verdicts(name: str, rows: Sequence[Row]) -> Iterator[Claim]:
     levels = [row for row in rows if row["method"] == LCPP]
     if levels:
         yield Claim(
-            f"{name}: the constraint bounds g whatever the start",
+            f"{name}: the constraint bounds g for every start",
             f"largest g/η of {len(levels)} runs: {max(row['g'] / row['level'] for row in levels):.12g}",
             all(row["g"] <= row["level"] for row in levels),
         )
 
 
 def draw(sets: dict[str, list[Row]]) -> Figure:
-    """A row of panels for each problem: g against β by method, then g against η."""
+    """Draw a row of panels for each problem: g against β by method, then g against η."""
     figure, axes = panels(len(sets), len(PENALISED) + 1, width=2.9, height=2.6)
     for (name, rows), across in zip(sets.items(), axes, strict=True):
         starts = list(dict.fromkeys(row["start"] for row in rows))

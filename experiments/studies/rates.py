@@ -27,7 +27,7 @@ NEARLY_ALL = 0.95  # of the complementarity
 
 
 def statements(entry: int, run: int, outer_steps: list[int], points: int) -> Iterator[Row]:
-    """The (ε, δ)-KKT statements of one run of an entry, for every K."""
+    """Yield the (ε, δ)-KKT statements of one run of an entry, for every K."""
     problem = cell(*ENTRIES[entry], seed=run)
     with threadpool_limits(1):  # tiny matrices: more threads only get into each other's way
         for K in outer_steps:
@@ -42,6 +42,7 @@ class Rates(Study):
     title: ClassVar[str] = "Table 1: gradients to an ε-KKT point"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         size = QUICK if scope.quick else FULL
         tasks = []
         # Stochastic entries are at the end of the table and take longest: they go first, to keep all processes busy.
@@ -57,6 +58,7 @@ class Rates(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         entries = [entry for problem in table() if (entry := Entry(problem, rows)).known]
         header = (
             "entry",
@@ -88,7 +90,7 @@ class Rates(Study):
                 "A quantity is worse than the paper says where the lower limit of its slope is above the exponent, and "
                 "undecided where the limits reach from below the exponent to beyond twice it.",
                 "The levels rise as η − η_k = (η − η_0)/(k+1), so that ȳ(η − η_k), a part of the complementarity, "
-                "falls as 1/K whatever the steps do, as long as ȳ is bounded. Where it is nearly all of it the slope "
+                "decreases as 1/K for any steps, if ȳ is bounded. Where it is nearly all of it the slope "
                 "is that of the schedule, and no measurement of the method; what is beyond it has its own slope.",
             ],
         )
@@ -155,7 +157,7 @@ class Entry:
 
 
 def drawn(entries: Sequence[Entry]) -> Figure:
-    """A panel for each entry."""
+    """Draw a panel for each entry."""
     columns = min(4, len(entries))
     figure, axes = panels(math.ceil(len(entries) / columns), columns)
     for axis, entry in zip(axes.flat, entries, strict=False):

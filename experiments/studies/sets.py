@@ -17,7 +17,7 @@ QUICK_ROWS = 400
 
 
 def argument(name: str, scope: Scope) -> Row:
-    """What a task is told of a data set: which, how much of it, and what stands behind the name.
+    """Return the description of a data set for a task: its name, its number of rows, and its source.
 
     Folders are left out, so that answers stay good where data are moved.
     """
@@ -31,7 +31,7 @@ def argument(name: str, scope: Scope) -> Row:
 
 
 def chosen(names: Sequence[str], scope: Scope) -> list[str]:
-    """Those of the names that are asked for."""
+    """Return the names that are part of the run."""
     return [name for name in names if not scope.sets or name in scope.sets]
 
 
@@ -41,7 +41,7 @@ def _split(name: str, rows: int | None, where: Places) -> Split:
 
 
 def split(dataset: Row) -> Split:
-    """The data an argument names."""
+    """Return the data an argument names."""
     return _split(dataset["name"], dataset["rows"], Places.from_environment())
 
 

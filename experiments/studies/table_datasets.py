@@ -1,4 +1,4 @@
-"""Table 3: the paper's data sets beside what was loaded under their names.
+"""Table 3: the paper's data sets, and the data loaded under their names.
 
 All rows are counted, in quick runs too. Nonzeros are those of the training part, in per cent.
 """
@@ -45,37 +45,41 @@ class TableDatasets(Study):
     title: ClassVar[str] = "Table 3: the data sets"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         return [
             Task(self.name, (name,), f"{__name__}:count", {"dataset": argument(name, scope) | {"rows": None}})
             for name in chosen(NAMES, scope)
         ]
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         header = ("set", "", "train", "test", "dimension", "nonzeros %", "type", "what it is")
         return Outcome(
-            "Counted after loading, as all other experiments load them but for the rows: quick ones take fewer.",
+            "Counted after loading, as in all other experiments except for the number of rows: quick runs use fewer.",
             "Table 3 lists six data sets of LIBSVM's site.",
-            tables=[Table("The paper's sets, and ours", header, [line for row in rows for line in both(row)])],
+            tables=[
+                Table("The paper's sets, and those used here", header, [line for row in rows for line in both(row)])
+            ],
             claims=[claim(row) for row in rows],
             notes=[
-                "What is a stand-in or made up is labelled so in every table and figure; docs/datasets.md says where "
+                "Stand-ins and generated data are labelled in every table and figure; docs/datasets.md says where "
                 "the originals come from and how they are checked.",
             ],
         )
 
 
 def printed(row: Row) -> tuple[str, ...]:
-    """The counts as the paper prints them."""
+    """Return the counts as the paper prints them."""
     return (*(str(row[name]) for name in COUNTS[:3]), f"{row['nonzeros']:.2f}", row["kind"])
 
 
 def of_paper(name: str) -> tuple[str, ...]:
-    """The paper's row."""
+    """Return the paper's row."""
     return printed(vars(paper.TABLE_3[name]))
 
 
 def both(row: Row) -> Iterator[tuple[str, ...]]:
-    """The paper's line, then ours."""
+    """Return the line of the paper, then that of the data used here."""
     yield (row["set"], "paper", *of_paper(row["set"]), "")
     yield ("", "here", *printed(row), row["source"] if row["source"] in SAME else row["label"])
 

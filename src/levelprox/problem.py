@@ -8,8 +8,8 @@ Where a feature has several coefficients, one for each class, |x_j| is their 2-n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,18 +31,29 @@ class FeatureProblem:
     """Minimise ψ over features, some of which are unpenalized and some of which may not be negative.
 
     Base class of `Problem` and `SubsetProblem`: dimensions, supports, coordinates and signs.
+
+    Attributes
+    ----------
+    dimension : int
+        Number of coordinates d.
+    width : int
+        Number of coefficients per feature: 1, or the number of classes.
+    n_features : int
+        Number of features.
+    unpenalized : ndarray of int
+        The features that never count.
+    signs : (ndarray of uint8 or None, bool)
+        The coordinates with x_j ≥ 0, as the kernels take them: (mask or None, all of them).
     """
 
     objective: Objective
     nonnegative: Signs
     costs: Costs | None = None  # what features cost, and a budget; of a `SubsetProblem` only
-    _mask: NDArray[np.uint8] | None
-    _all_nonnegative: bool
-
-    @property
-    def unpenalized(self) -> Features:
-        """The features that never count."""
-        raise NotImplementedError
+    dimension: int
+    width: int
+    n_features: int
+    unpenalized: Features
+    signs: tuple[NDArray[np.uint8] | None, bool]
 
     def counts(self, features: Features) -> Mask:
         """Return which of these features count."""
@@ -54,38 +65,47 @@ class FeatureProblem:
 
     def with_objective(self, objective: Objective) -> Self:
         """Return the same problem for another ψ over the same features."""
-        return cast(Self, replace(cast(Any, self), objective=objective))
+        return self._copied(objective=objective)
 
-    def _set_checked(self, **values: object) -> None:
-        """Replace fields of the frozen dataclass by checked values, and set the masks of the signs."""
+    def _copied(self, **changes: object) -> Self:
+        """Return a copy with some attributes replaced, which are not checked."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
+    def _restricted(self, W: Features, **changes: object) -> Self:
+        """Return a copy over the features in W; `changes` are those of the subclass."""
+        part, nonnegative = self.objective.restrict(W), self.must_be_nonnegative()[W] if self.width == 1 else None
+        return self._copied(
+            objective=part,
+            nonnegative=nonnegative,
+            dimension=part.dimension,
+            n_features=part.dimension // self.width,
+            unpenalized=np.isin(W, self.unpenalized).nonzero()[0],
+            signs=nonnegative_mask(nonnegative, part.dimension),
+            **changes,
+        )
+
+    def _set(self, **values: object) -> None:
+        """Set attributes of the frozen dataclass to checked values."""
+        self.__dict__.update(values)
+
+    def _set_dimensions(self) -> None:
+        d, width = self.objective.dimension, self.objective.width
+        self._set(dimension=d, width=width, n_features=d // width)
+
+    def _checked_signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
+        """Return `signs`, from what was given for `nonnegative`."""
         if self.width > 1:
             if np.any(np.asarray(self.nonnegative)):
                 raise InvalidInputError(
                     "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
                     "onto their common ball would no longer keep signs apart from sizes"
                 )
-            mask, all_nonnegative = None, False
-        else:
-            signs = _signs_without(self.objective.unpenalized, self.nonnegative, self.n_features)
-            mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
-        mask = None if mask is None else mask.copy()
-        for name, value in {**values, "_mask": mask, "_all_nonnegative": all_nonnegative}.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates d."""
-        return self.objective.dimension
-
-    @property
-    def width(self) -> int:
-        """Number of coefficients per feature: 1, or the number of classes."""
-        return self.objective.width
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.dimension // self.width
+            return None, False
+        signs = _signs_without(self.objective.unpenalized, self.nonnegative, self.n_features)
+        mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
+        return None if mask is None else mask.copy(), all_nonnegative
 
     def spread(self, features: Features, values: Vector) -> Vector:
         """Return x over all coordinates, from the coefficients of these features."""
@@ -112,16 +132,10 @@ class FeatureProblem:
             return features
         return np.asarray((features[:, None] * self.width + np.arange(self.width)).ravel(), np.intp)
 
-    @property
-    def signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
-        """The coordinates with x_j ≥ 0, as the kernels take them: (mask or None, all of them)."""
-        return self._mask, self._all_nonnegative
-
     def must_be_nonnegative(self) -> Mask:
         """Return a boolean mask of the coordinates with x_j ≥ 0."""
-        if self._mask is not None:
-            return self._mask.view(np.bool_)
-        return np.full(self.dimension, self._all_nonnegative)
+        mask, all_nonnegative = self.signs
+        return np.full(self.dimension, all_nonnegative) if mask is None else mask.view(np.bool_)
 
     @property
     def n_counted(self) -> int:
@@ -157,10 +171,10 @@ class FeatureProblem:
     @property
     def centred(self) -> bool:
         """True if there is an intercept that is free of sign: it may take up the means of columns."""
-        scale = self.objective.feature_scale
-        if scale is None or scale.intercept is None or self._all_nonnegative:
+        scale, (mask, all_nonnegative) = self.objective.feature_scale, self.signs
+        if scale is None or scale.intercept is None or all_nonnegative:
             return False
-        return self._mask is None or not self._mask[scale.intercept]
+        return mask is None or not mask[scale.intercept]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +211,6 @@ class Problem(FeatureProblem):
     level: float
     weights: Vector | None = None
     nonnegative: bool | Mask | None = None
-    _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
-    _all_nonnegative: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _must_be("objective", self.objective, Objective)
@@ -208,24 +220,20 @@ class Problem(FeatureProblem):
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
-        unpenalized = self.objective.unpenalized
-        given = _weights_without(unpenalized, self.weights, self.n_features)
+        self._set_dimensions()
+        given = _weights_without(self.objective.unpenalized, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.width > 1:
             # Never None: from them and x alone the surrogate knows which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
-        self._set_checked(level=level, weights=weights)
+        unpenalized = np.empty(0, np.intp) if weights is None else np.flatnonzero(weights == 0)
+        self._set(level=level, weights=weights, unpenalized=unpenalized, signs=self._checked_signs())
 
     @classmethod
     def unconstrained(cls, objective: Objective, nonnegative: Signs = None) -> Problem:
         """Return the problem min ψ(x) with signs and no level: every feature is unpenalized."""
         unpenalized = np.zeros(objective.dimension // objective.width)
         return cls(objective, MCP.from_threshold(1.0), 1.0, unpenalized, nonnegative)
-
-    @property
-    def unpenalized(self) -> Features:
-        """The features that never count (ω_j = 0)."""
-        return np.empty(0, np.intp) if self.weights is None else np.flatnonzero(self.weights == 0)
 
     def counts(self, features: Features) -> Mask:
         """Return which of these features count (ω_j > 0)."""
@@ -297,12 +305,11 @@ class Problem(FeatureProblem):
 
     def restrict(self, W: Features) -> Problem:
         """Return the same problem over the features in W, the others held at zero."""
-        return replace(
-            self,
-            objective=self.objective.restrict(W),
-            weights=None if self.weights is None else self.weights[W],
-            nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
-        )
+        return self._restricted(W, weights=None if self.weights is None else self.weights[W])
+
+    def at_level(self, level: float, constraint: Constraint | None = None) -> Problem:
+        """Return the same problem at another level, and with another constraint if one is given."""
+        return self._copied(level=level, constraint=constraint or self.constraint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,19 +336,13 @@ class SubsetProblem(FeatureProblem):
     nonnegative: Signs = None
     costs: Costs | None = None
     _counts: Mask = field(init=False, repr=False)
-    _mask: NDArray[np.uint8] | None = field(init=False, repr=False)
-    _all_nonnegative: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._set_dimensions()
         keep = np.union1d(self.keep, self.objective.unpenalized).astype(np.intp)
         counts = np.ones(self.n_features, np.bool_)
         counts[keep] = False
-        self._set_checked(k=whole("k", self.k), keep=keep, _counts=counts)
-
-    @property
-    def unpenalized(self) -> Features:
-        """The features that are in every fit and never count."""
-        return self.keep
+        self._set(k=whole("k", self.k), keep=keep, unpenalized=keep, signs=self._checked_signs(), _counts=counts)
 
     def counts(self, features: Features) -> Mask:
         """Return which of these features count."""
@@ -354,13 +355,9 @@ class SubsetProblem(FeatureProblem):
 
     def restrict(self, W: Features) -> SubsetProblem:
         """Return the same problem over the features in W, with the others at zero."""
-        return replace(
-            self,
-            objective=self.objective.restrict(W),
-            keep=np.flatnonzero(np.isin(W, self.unpenalized)),
-            nonnegative=self.must_be_nonnegative()[W] if self.width == 1 else None,
-            costs=None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget),
-        )
+        costs = None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget)
+        counts = self._counts[W]
+        return self._restricted(W, costs=costs, keep=np.flatnonzero(~counts), _counts=counts)
 
 
 def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:

@@ -1,4 +1,4 @@
-"""The command line keeps the result of a fit, whatever fails or is interrupted after it."""
+"""The command line keeps the result of a fit, also if a later step fails or is interrupted."""
 
 from __future__ import annotations
 

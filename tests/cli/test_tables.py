@@ -52,7 +52,7 @@ ONE_HOT = ("--categorical", "city,sex,zip")
 
 
 def by_hand():
-    """The features, as anybody would make them."""
+    """The features, by a plain implementation."""
     columns = {f"city={one}": one == CITY for one in ("Basel", "Bern", "Chur")} | {"sex=m": SEX == "m", "age": AGE}
     columns |= {f"zip={one}": one == ZIP for one in ("01", "02", "10")} | {"rooms": ROOMS}
     return pd.DataFrame(columns).astype(float)
@@ -232,7 +232,7 @@ def test_a_loaded_model_prepares_frames(kind, folder, run, tmp_path):
     model.save(tmp_path / "again")
     assert levelprox.load(tmp_path / "again").preprocessing_ == model.preprocessing_
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
-    assert not hasattr(model.fit(made, PRICE), "preprocessing_")  # of this fit nobody knows
+    assert not hasattr(model.fit(made, PRICE), "preprocessing_")  # not known of this fit
 
 
 def test_kinds_of_values():

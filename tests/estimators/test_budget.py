@@ -17,7 +17,7 @@ from levelprox import (
     SparseRegressorCV,
     Status,
 )
-from levelprox.estimators._names import NAMED_CONSTRAINTS
+from levelprox.estimators._parameters import NAMED_CONSTRAINTS
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, is_multi_class, psi, targets
 from tests.support.long_runs import LONG
 
@@ -55,7 +55,7 @@ DATA = [dense, sparse, correlated, duplicates, separable, wide]
 
 
 def drawn(seed: int):
-    """A problem: the task, its data and its options, but for the budget."""
+    """A problem: the task, its data and its options, except for the budget."""
     rng = np.random.default_rng(seed)
     task = list(TASKS)[seed % len(TASKS)]
     make = DATA[(seed + seed // len(TASKS)) % len(DATA)]

@@ -27,7 +27,7 @@ def data(task: str = "squared", seed: int = 0, n: int = 60, d: int = 5):
 
 
 class Recording(KFold):
-    """Folds that count how often they are asked for, and with which groups."""
+    """Folds that count how often they are generated, and with which groups."""
 
     def __init__(self, n_splits: int = 3):
         super().__init__(n_splits)
@@ -106,7 +106,7 @@ def test_scores_are_those_of_the_scorer(scoring, singles):
 
 
 def test_every_candidate_sees_the_same_folds():
-    """Folds are asked for once, though another time they would be others."""
+    """Folds are generated once, although a second call would give others."""
     X, y = data(n=60, d=6)
     splitter = Recording(2)
     SparseRegressorCV(n_features=[1], cv=splitter).fit(X, y)

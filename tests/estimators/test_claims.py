@@ -42,7 +42,7 @@ def failed(claims) -> list[str]:
 
 
 def from_a_file(model):
-    """The model as it is read back; files with a right checksum can be written by anybody."""
+    """The model as it is read back; files with a right checksum can be written by any program."""
     return unpacked(packed(model), "file").model
 
 
@@ -210,7 +210,7 @@ def test_a_gain_of_one_more_feature_that_is_not_the_largest_is_detected(task, pr
     lies = [(0.0, None), (max(gains[weak], 0.0), weak), (gains[best], weak), (0.9 * gains[best], best)]
     for gain, feature in [*lies, (1.1 * gains[best], best)] if LONG or task in ("squared", "softmax") else lies[:3]:
         claims = certify_model(with_gain(model, gain, feature), X, y, prove=prove)
-        if task in NOT_CONVEX:  # refits are local, and may end elsewhere: the claim is not confirmed
+        if task in NOT_CONVEX:  # refits are local, and may end at another minimum: the claim is not confirmed
             assert {"one more would gain", "best addition"} & {*claims.not_examined, *failed(claims)}, str(claims)
             continue
         assert not claims.hold and {"one more would gain", "best addition"} >= set(failed(claims)), str(claims)
@@ -322,7 +322,7 @@ def test_every_figure_of_a_certificate_is_compared_or_listed(budget):
         elif isinstance(value, str):
             other = value + "?"
         else:
-            continue  # None, and swaps, of which other tests speak
+            continue  # None, and swaps, which other tests cover
         lie = copy.deepcopy(model)
         lie.certificate_ = replace(model.certificate_, **{field.name: other})
         claims = certify_model(lie, X, y)

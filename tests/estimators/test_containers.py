@@ -1,4 +1,4 @@
-"""Estimators and what X comes in: layouts, types, frames, sparse formats; nothing that is handed in changes.
+"""Estimators and what X comes in: layouts, types, frames, sparse formats; inputs never change.
 
 More than 2^31 entries do not fit a test of minutes (unit/runtime/test_threads.py has them, with --long); indices of
 64 bits do.
@@ -182,7 +182,7 @@ def test_arrays_of_other_libraries(way):
         way().fit(Tensor(X, "cuda:0"), way.y)
 
 
-# --- what is handed in stays as it is
+# --- inputs never change
 
 
 def digest(*arrays):

@@ -16,6 +16,7 @@ from levelprox.backends import source_of
 from levelprox.backends.partition import Form
 from levelprox.estimators._fold_fits import Scored
 from levelprox.estimators._parameters import Budget
+from levelprox.estimators._ranking import score_results
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status
@@ -31,7 +32,7 @@ def folds() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def overlapping(*flipped: int, d: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Feature 0 separates the classes but for the samples that are flipped: a fold that holds them out diverges."""
+    """Feature 0 separates the classes except for the samples that are flipped: a fold that holds them out diverges."""
     rng = np.random.default_rng(seed)
     y = np.arange(N) % 2
     X = rng.standard_normal((N, d))
@@ -118,7 +119,7 @@ def test_where_a_diverging_fit_stops_does_not_matter():
             table = [[scored(*one) for one in zip(*row, strict=True)] for row in rows]
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                best = model._by_scores(budgets, table)[1]  # noqa: B023
+                best = score_results(model, budgets, table)[1]  # noqa: B023
             assert [one.category for one in seen] == [exceptions.ConvergenceWarning] * bool(diverging.any())  # noqa: B023
             return best
 
@@ -284,12 +285,12 @@ def test_a_fold_without_any_finite_score_is_left_out():
         model.fit(X, y)
 
 
-# --- data elsewhere, and what is shown
+# --- remote data, and displays
 
 
 @pytest.fixture(params=["tensor", "array"])
 def elsewhere(request):
-    """A function that puts data elsewhere."""
+    """A function that makes data remote."""
     if request.param == "tensor":
         return pytest.importorskip("torch").from_numpy
     da = pytest.importorskip("dask.array")

@@ -1,4 +1,4 @@
-"""Estimators and the content of X and y: what is refused, by name, and what is fitted, at its extremes."""
+"""Estimators and the content of X and y: errors, which name the argument, and extreme data that are fitted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from levelprox import (
     Status,
     losses,
 )
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
-from levelprox.estimators._standardization import Standardization
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support import children
 from tests.support.input_cases import (
     CLASSIFIER,

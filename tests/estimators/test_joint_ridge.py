@@ -18,11 +18,11 @@ from sklearn.model_selection import StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, load
 from levelprox.estimators._automatic_ridge import FOLD_GRID
-from levelprox.estimators._criteria import Ranking
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
+from levelprox.estimators._folds import each_ridge
 from levelprox.estimators._parameters import Budget
-from levelprox.estimators._ridge_selection import each_ridge
+from levelprox.estimators._ranking import Ranking
 from levelprox.report import CVDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best n_features is")
@@ -170,7 +170,7 @@ def test_one_standard_error_takes_the_smallest_k_and_then_the_largest_ridge() ->
 
 @pytest.mark.parametrize("given", [{"positive": True}, {"keep": [1]}, {"standardize": False}, {"multi_class": "ovr"}])
 def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
-    """Signs are obeyed, and kept features have no ridge."""
+    """Signs hold, and kept features have no ridge."""
     X, y = nearly_separable(noise=0.3)
     if "multi_class" in given:
         y = np.digitize(X[:, 0] / X[:, 0].std(), [-0.5, 0.5])

@@ -1,4 +1,4 @@
-"""Model files: loading gives the same bits, and anything else is refused."""
+"""Model files: loading gives the same bits, and all other data raise an error."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_attributes_that_cannot_be_stored_are_named(tmp_path):
         model.save(tmp_path / "file")
 
     class Mine(SparseRegressor):
-        """Not one of ours."""
+        """Not a class of levelprox."""
 
     with pytest.raises(FileFormatError, match="'Mine' is none of"):
         Mine(n_features=1).fit(X, y).save(tmp_path / "file")
@@ -453,7 +453,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("words", FORGERIES)
 def test_inconsistent_contents_are_refused(words):
-    """Files with a right checksum, whose parts contradict each other or name what is not ours."""
+    """Files with a right checksum, whose parts contradict each other or name unknown classes."""
     read(forged(lambda *_: None))  # the others fail by what was changed alone
     with pytest.raises(FileFormatError, match=r"^some\.file: ") as caught:
         read(forged(FORGERIES[words]))
@@ -473,7 +473,7 @@ ODD += [{"records": "Record", "columns": {}}, {"kind": "Columns", "fields": {"sh
 
 
 def test_odd_files_are_refused_or_sound():
-    """Any part of the JSON exchanged for any other: no other error than ours, and what is read can predict."""
+    """Any part of the JSON replaced by any other: no error except `FileFormatError`, and a loaded model can predict."""
     X, y = data(n=30, d=3)
     draw, read_anyway = random.Random(0), 0
     kinds = [SparseClassifier(level=1.5), SparseRegressorCV(n_features=[1, 2], cv=2), SparseClassifier(n_features=1)]
@@ -562,7 +562,7 @@ def test_rows_of_coefficients_are_counted_before_there_are_any(rows):
     assert peak < 2**20
 
 
-# --- for ever
+# --- files of all versions
 
 
 def told_of(path: Path) -> tuple[np.ndarray, dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Estimators and their parameters: what is refused, by the parameter's name; limits and edges of those that are taken.
+"""Estimators and their parameters: errors, which name the parameter; limits and edges of those that are taken.
 
 Estimators have no x0: `warm_start` begins at the last fit. Batches, γ and objectives of the user are for `solve`. With
 n_features, `tol` says how well sets are fitted and `max_iter` limits the number of swaps; tol = 0 is then allowed.
@@ -79,7 +79,7 @@ REFUSED = [
     ("constraint", 5, "constraint must be a Constraint or one of .*got 5"),
     ("constraint", constraints.MCP, r"constraint is the class MCP; did you forget \(\)\?"),
 ]
-#: Of fits under a level; with n_features, parameters that would have no effect are refused.
+#: Of fits under a level; with n_features, parameters that would have no effect raise an error.
 REFUSED_BY_A_LEVEL = [
     ("subsolver", "newtn", r"subsolver must be one of .*got 'newtn'; did you mean 'newton'\?"),
     ("subsolver", 5, "subsolver must be one of .*got 5"),

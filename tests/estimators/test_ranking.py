@@ -1,4 +1,4 @@
-"""Ranking of candidates by scores of folds equals a plain twin, with nonfinite scores and in any order."""
+"""Ranking of candidates by scores of folds equals a plain implementation, with nonfinite scores and in any order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from levelprox.estimators._criteria import Ranking, comparable
+from levelprox.estimators._ranking import Ranking, comparable
 from tests.support.long_runs import LONG
 
 BAD = (math.nan, math.inf, -math.inf)

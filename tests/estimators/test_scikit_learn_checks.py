@@ -6,7 +6,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support.long_runs import LONG
 
 # The toy data of several checks are separable, where the coefficients of the best fit are infinite: the fit says so,
@@ -28,7 +28,7 @@ SINGLE = [
     SparseClassifier(level=2.5, multi_class="ovr", tol=1e-10),
     SparseClassifier("squared_hinge", standardize=False),
     SparseRegressor("huber", standardize=False),
-    # No classifier: check_class_weight_classifiers wants nearly all samples put in one class, which none through the
+    # No classifier: check_class_weight_classifiers requires nearly all samples in one class, which none through the
     # origin can do.
     SparseRegressor(fit_intercept=False),
 ]

@@ -50,7 +50,7 @@ class Recorder:
 
 
 class Propagated(Recorder):
-    """The same, handed on to the estimators of a search."""
+    """The same, passed on to the estimators of a search."""
 
     max_propagation_depth = None
 
@@ -128,7 +128,7 @@ def test_sample_weights_are_metadata(diabetes):
 )
 def test_a_choice_is_a_search_and_a_last_fit(options, piece, count, diabetes):
     told = Recorder()
-    with joblib.parallel_config(backend="threading", n_jobs=2):  # results are told of in their order all the same
+    with joblib.parallel_config(backend="threading", n_jobs=2):  # results are still reported in order
         SparseRegressorCV(**options).set_callbacks(told).fit(*diabetes)
     ends = told.names("end")
     search, last = ends.index("search"), ends.index("fit-all-data")

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from levelprox import SparseClassifier
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, targets
 from tests.support.long_runs import LONG
 
@@ -38,7 +38,7 @@ def assert_same(a, b, X) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7)
 
 
-# Refused: see the budget.
+# Not supported: see the budget.
 EVERY = [(task, budget) for task in TASKS for budget in BUDGETS if (task, budget) != ("hinge ovr", "level")]
 every_task = pytest.mark.parametrize(("task", "budget"), EVERY)
 every_budget = pytest.mark.parametrize("budget", BUDGETS)

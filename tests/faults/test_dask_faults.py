@@ -152,7 +152,7 @@ def test_a_worker_dies_in_a_prediction(client, tmp_path, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_sample_counts_twice(client, tmp_path, seed):
-    """Every bit is the same, whatever was computed a second time."""
+    """Every bit is the same, also if tasks are computed twice."""
     x = np.random.default_rng(seed).standard_normal(D)
 
     def blow(source, work):
@@ -212,7 +212,7 @@ class Killing:
 def test_a_chunk_that_kills_its_workers(client):
     await_workers(client, WORKERS)
     source = DaskSource.of(cut(X, CHUNKS), Y, client=client)
-    # After one death Dask may blame a chunk that waited beside it on the same worker; after three it is the right one.
+    # After one death Dask may blame a chunk that waited on the same worker; after three it is the right one.
     client.run_on_scheduler(partial(_allow, failures=2))
     try:
         with pytest.raises(BackendError, match=r"^chunk 3: 3 workers died .* make the chunks smaller"):

@@ -1,6 +1,6 @@
 """Every code block of README.md and docs/*.md runs as it stands, with what is installed before it and no more.
 
-The Python blocks of a page run one after another, in an empty folder; so do the lines of its shell blocks, but for
+The Python blocks of a page run one after another, in an empty folder; so do the lines of its shell blocks, except for
 those that `documents.NOT_RUN` lists with a reason. Packages that no `pip install` line of the page has brought cannot
 be imported, and warnings are errors. Blocks that need torch are left out where it is not installed.
 """

@@ -21,10 +21,10 @@ from levelprox.methods import Stop
 from levelprox.methods.continuation import continues
 from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.fit import Fit
-from levelprox.subset.newton import gap_bound, newton_step
-from levelprox.subset.nonsmooth_refit import Coordinates, minimised
-from levelprox.subset.nonsmooth_sets import ExactRefits
+from levelprox.subset.fit import Fit, gap_bound
+from levelprox.subset.newton import newton_step
+from levelprox.subset.nonsmooth_refit import ExactRefits, minimised
+from levelprox.subset.simplex import Coordinates
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
 from levelprox.subset.swaps import SwapSearch
 
@@ -151,9 +151,9 @@ def test_classes_share_the_coordinates_of_their_columns(monkeypatch):
 
 def test_a_class_without_loss_is_fitted_once(monkeypatch):
     model, made = OneVsRestModel(np.arange(30.0)[:, None], np.arange(30) // 15, "hinge", fit_intercept=True), []
-    refit = levelprox.subset.nonsmooth_refit._Refit
+    refit = levelprox.subset.nonsmooth_refit._VertexRefit
     monkeypatch.setattr(
-        levelprox.subset.nonsmooth_refit, "_Refit", lambda *given, **more: made.append(1) or refit(*given, **more)
+        levelprox.subset.nonsmooth_refit, "_VertexRefit", lambda *given, **more: made.append(1) or refit(*given, **more)
     )
     columns = [np.arange(30.0), np.ones(30)]
     vertex = minimised(model.parts[0], columns, np.zeros(2, np.bool_), np.zeros(2))

@@ -34,7 +34,7 @@ def model(X, b, loss: Loss, **options) -> LinearModel:
 
 
 def downhill(objective: LinearModel, features: np.ndarray, x: np.ndarray) -> float:
-    """ψ at the end of a descent over a few features, by somebody else's method."""
+    """ψ at the end of a descent over a few features, by an independent method."""
     part = objective.restrict(features)
     return float(optimize.minimize(part.value_and_gradient, x[features], jac=True, method="L-BFGS-B").fun)
 
@@ -116,7 +116,7 @@ def test_more_features_are_never_worse():
     X, b, _ = data(3, Sigmoid())
     psi = [best_subset(model(X, b, Sigmoid()), k).psi for k in range(5)]
     assert np.all(np.diff(psi) <= 1e-9)
-    assert psi[0] == pytest.approx(min(np.mean(b > 0), np.mean(b < 0)), rel=1e-6)  # all of one class, for ever surer
+    assert psi[0] == pytest.approx(min(np.mean(b > 0), np.mean(b < 0)), rel=1e-6)  # all samples in one class
 
 
 def test_separable_data_are_fitted_with_finite_coefficients():
@@ -140,7 +140,7 @@ def test_a_weight_of_two_is_a_repeated_sample(loss, seed):
     repeated = LinearModel(X[again], b[again], loss, fit_intercept=True)
     one, other = best_subset(weighted, k), best_subset(repeated, k)
     assert other.psi == pytest.approx(one.psi, rel=1e-9, abs=1e-12)
-    if loss.attained:  # else ψ all but counts errors, and sets of features with as many of them are equally good
+    if loss.attained:  # else ψ almost counts errors, and sets of features with as many of them are equally good
         assert np.array_equal(one.support, other.support)
         assert np.max(np.abs(weighted.margins(one.x) - weighted.margins(other.x))) <= 1e-7
 

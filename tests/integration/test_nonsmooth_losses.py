@@ -1,4 +1,4 @@
-"""Losses with kinks from end to end: units, outliers, samples of weight zero, and certificates beside a kink."""
+"""Losses with kinks from end to end: units, outliers, samples of weight zero, and certificates next to a kink."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_outlier_hides_nothing(outlier):
     """What the absolute loss is for: one wild target neither moves the fit nor blurs the other residuals."""
     X, b = data()
     clean = solve(Problem(LinearModel(X[1:], b[1:], Absolute()), constraints.MCP(1, 3), 2.5 * 1.5))
-    b[0] = 1e13  # beside it, float64 keeps no digit of what the others contribute to ψ: a fit may fail, not lie
+    b[0] = 1e13  # float64 then has no digit of the other samples in ψ: a fit may fail, not report a wrong value
     hidden = Problem(LinearModel(X, b, Absolute()), constraints.MCP(1, 3), 2.5 * 1.5)
     assert certify(hidden, np.zeros(20)).kkt > 0.1
     b[0] = outlier
@@ -121,7 +121,7 @@ def test_a_certificate_keeps_to_its_time():
     assert fit.wall_s < 1.0
 
 
-# --- what may be said beside a kink
+# --- what may be said next to a kink
 
 
 def test_a_better_statement_is_not_replaced_by_a_worse_one():
@@ -157,7 +157,7 @@ def test_the_estimate_for_a_black_box_is_not_below_the_truth(gamma):
 
 
 def test_black_boxes_take_their_unit_from_their_values():
-    """The default γ must not hang on a kink that happens to lie beside the origin."""
+    """The default γ must not hang on a kink that happens to lie next to the origin."""
     X, b = data(7, n=30, d=10)
     gammas = []
     for first in (1e-3, 0.0):

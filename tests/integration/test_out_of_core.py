@@ -24,7 +24,7 @@ from levelprox.backends.query import Query
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
-from levelprox.io import libsvm_cache as converted
+from levelprox.io import libsvm as converted
 from levelprox.io.arrays import StoredArray
 from levelprox.losses import Logistic, loss_by_name
 from tests.support.children import Child
@@ -221,7 +221,7 @@ def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
     assert source.passes == after
     model.evaluate(Query(W, (np.ones(3),), gradient="everywhere"))
     assert source.passes == after + 1
-    # A look has told which features are likely; they come along with the next columns, and are there when asked for.
+    # A full pass has shown which features are likely; they are fetched with the next columns.
     likely = source.cache.likely[:20]
     model.evaluate(Query(np.array([100, 101]), (np.ones(2),)))
     assert source.passes == after + 2
@@ -405,7 +405,7 @@ def test_an_error_in_the_text_leaves_nothing(tmp_path):
 
 CONVERTING = """
 import signal, sys
-from levelprox.io import libsvm_cache as converted
+from levelprox.io import libsvm as converted
 read = converted.batches
 def slowly(reading, rows):
     for i, batch in enumerate(read(reading, 50)):

@@ -197,7 +197,7 @@ def test_time_runs_out():
 
 
 class Interrupting(LinearModel):
-    """A model during whose n-th look at all features somebody presses Ctrl-C."""
+    """A model that is interrupted by Ctrl-C during its n-th full gradient pass."""
 
     looks = 0
     at = 0

@@ -99,7 +99,7 @@ def tensor(values: np.ndarray) -> Any:
 
 @contextlib.contextmanager
 def nothing_computed() -> Iterator[None]:
-    """Whatever Dask is asked to compute here is an error."""
+    """Every computation of Dask here is an error."""
 
     def refused(*args: Any, **options: Any) -> None:
         raise AssertionError("something was computed")
@@ -461,7 +461,7 @@ def _interrupted_after(begin: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_searches_on_models_do_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ends short there is told once, at the end of the whole search."""
+    """What ends short there is reported once, at the end of the search."""
     search = remote_search.SmoothSearch.finish
 
     def short(self: Any, *given: Any) -> Any:

@@ -118,7 +118,7 @@ def test_gamma_must_exceed_the_weak_convexity():
     result = solve(Problem(objective, MCP, 1.5), subsolver="spectral")
     assert result.gamma == pytest.approx(3 * objective.weak_convexity)
     assert result.success
-    assert solve(Problem(objective, MCP, 1.5)).success  # its model is convex whatever γ
+    assert solve(Problem(objective, MCP, 1.5)).success  # its model is convex for every γ
 
 
 def test_a_subsolver_that_cannot_take_the_objective_says_so():
@@ -315,7 +315,7 @@ def test_warnings_point_at_the_caller():
 
 @pytest.mark.parametrize("constraint", [constraints.Log(3.0), constraints.MCP.from_threshold(5.0)], ids=str)
 def test_an_interrupt_at_any_evaluation_keeps_the_best_point(constraint):
-    """Whatever the run was at, it ends with a feasible point no worse than its start."""
+    """At any point of the run, it ends with a feasible point no worse than its start."""
 
     def interrupts(x):
         raise KeyboardInterrupt

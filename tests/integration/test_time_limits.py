@@ -63,7 +63,7 @@ def searched(objective, **options):
 
 @pytest.fixture
 def no_time(monkeypatch):
-    """Compiled code gives up at its first look at the clock once a limit has passed."""
+    """Compiled code stops at the first check of the time after a limit."""
     monkeypatch.setattr(limits, "_GRACE_SECONDS", 0.0)
     monkeypatch.setattr(limits, "_GRACE_SHARE", 0.0)
 
@@ -90,7 +90,7 @@ def test_a_limit_that_leaves_no_time_for_a_gradient_gives_a_feasible_point(name,
 @pytest.mark.parametrize("run", [solved, searched])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_pass_over_all_features_is_done_where_a_limit_could_not_end_it(name, run, monkeypatch):
-    """At any time until the end, a pass over X can be given up."""
+    """At any time until the end, a pass over X can be interrupted."""
     objective, loose = model(name), list[str]()
     for kind in ("matvec", "rmatvec", "column_squares", "gram"):
         method = getattr(Design, kind)

@@ -134,7 +134,7 @@ def check_same(one, other, rel=1e-6):
 @pytest.mark.parametrize("loss", [*SMOOTH, "absolute"])
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_in_other_units_with_weights_to_match(loss, seed):
-    """ω_j φ(|x_j|) is the same for L1, whatever the unit of column j, and for any φ where feature j is unpenalized."""
+    """ω_j φ(|x_j|) is the same for L1, for any unit of column j, and for any φ where feature j is unpenalized."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((50, 6)) + rng.uniform(-2, 2, 6)
     z = Z @ [1, -1, 0.5, 0, 0, 0] + 0.3 * rng.standard_normal(50)

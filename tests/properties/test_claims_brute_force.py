@@ -72,7 +72,7 @@ def test_claims_hold_by_brute_force(loss, part):
         *((seed, None, None) for seed in (102942, 126136, 124017, 327203, 328313, 332305, 340468, 369247)),
         *((seed, "logistic", None) for seed in (700164, 700227, 710195)),
         (386728, None, None),  # a fit with coefficients of 1e9 was chosen that those of the data do not have
-        (323583, None, None),  # the best nonnegative fit was given up where one with another feature failed
+        (323583, None, None),  # the best nonnegative fit was dropped where one with another feature failed
         # Losses with kinks over centred columns: rounding of coefficients that multiply means was not counted.
         *((seed, None, None) for seed in (604105, 504888, 608420)),
         (619868, None, None),
@@ -103,8 +103,8 @@ def test_claims_hold_by_brute_force(loss, part):
         # Steps followed the rounding errors of a basis, where columns differ in a few samples: coefficients of 1e15.
         *((seed, None, None) for seed in (5000130, 5036287)),
         (6012751, None, None),  # last digits of columns with a large mean were taken for rounding
-        (6007893, None, None),  # an honest gamma model was refuted by a gain of 1e-12 of the null loss
-        (5031842, None, None),  # an honest model with a loss of 2e-23, all of it rounding, was refuted
+        (6007893, None, None),  # a correct gamma model was refuted by a gain of 1e-12 of the null loss
+        (5031842, None, None),  # a correct model with a loss of 2e-23, all of it rounding, was refuted
         (800175, None, None),  # a false loss was confirmed, as that without features is 1e14 times as large
         # Samples of weight 0 limited Newton steps; rounding of means was not counted for several classes.
         *((seed, None, None) for seed in (120246, 310275, 108561, 368086, 607768, 615464, 607250, 610962, 502433)),
@@ -118,7 +118,7 @@ def test_problems_that_longer_searches_found(seed, loss, kind):
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic", "huber", "poisson"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_columns_that_differ_in_two_samples_have_moderate_coefficients(loss, intercept):
-    """Beyond the kink of the loss their difference has neither slope nor curvature, but for rounding errors."""
+    """Beyond the kink of the loss their difference has neither slope nor curvature, up to rounding errors."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         first = rng.integers(-5, 6, 12).astype(float)
@@ -179,7 +179,7 @@ def honest(loss: str, k: int = 2) -> tuple[Case, Oracle, Answer]:
 
 
 def answer_over(problem: Case, oracle: Oracle, features: tuple[int, ...]) -> Answer:
-    """The honest answer over a set, which says that all swaps were examined."""
+    """The correct result over a set, which says that all swaps were examined."""
     fit = oracle.refits([features])[0]
     outside = [j for j in range(oracle.d) if j not in features]
     gains = [fit.psi - oracle.value((*features, j)) for j in outside]
@@ -197,7 +197,7 @@ def found_wrong(problem: Case, oracle: Oracle, answer: Answer) -> dict[str, floa
 
 @pytest.mark.parametrize("loss", LOSSES)
 class TestPlantedFaults:
-    """Each fault is found, and an honest answer passes."""
+    """Each fault is found, and a correct answer passes."""
 
     def test_an_honest_answer_passes(self, loss):
         assert not found_wrong(*honest(loss))
@@ -284,7 +284,7 @@ def test_a_minimiser_that_is_said_not_to_exist():
 
 
 def test_gains_below_rounding_are_neither_confirmed_nor_refuted():
-    """An intercept of 1e10 beside a quantile loss of 0.07, which float64 has up to 1e-4."""
+    """An intercept of 1e10 with a quantile loss of 0.07, which float64 has up to 1e-4."""
     problem = case(3010658)
     data = problem.given, problem.b, problem.weight
     model = brute_force.fitted_model(problem)
@@ -300,7 +300,7 @@ def test_gains_below_rounding_are_neither_confirmed_nor_refuted():
 
 
 def test_gains_from_the_last_digits_of_a_column():
-    """A column that is spanned but for its last digits: all that it can gain is possible, and no more."""
+    """A column that is spanned except for its last digits: all that it can gain is possible, and no more."""
     problem = case(3005101)
     oracle, answer = Oracle(problem), brute_force.searched(problem)
     most = answer.psi - oracle.refits([(1, 2, 3, 4)])[0].least
@@ -461,7 +461,7 @@ def some_sets(oracle: Oracle, most: int = 12) -> list[tuple[int, ...]]:
 
 
 def is_doubtful(oracle: Oracle, features: tuple[int, ...]) -> bool:
-    """Whether a column depends on others but for little, or ψ is mostly rounding."""
+    """Whether a column almost depends on others, or ψ is mostly rounding."""
     chosen = tuple(sorted({*features, *oracle.case.keep}))
     left = oracle._bases([chosen], SPANNED)[2][0]
     noise = oracle.rounding(oracle.refits([features])[0].x)

@@ -1,4 +1,4 @@
-"""The experiment on local convergence shows what it is meant to show."""
+"""The experiment on local convergence shows the expected rates."""
 
 from __future__ import annotations
 

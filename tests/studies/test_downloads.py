@@ -231,7 +231,7 @@ def test_what_is_not_the_file_of_the_paper_gets_neither_name_nor_pin(get, site, 
     status, _, error = get()
     assert status == 1 and trouble in error and "a.bz2.rejected" in error
     assert "a.bz2" not in pins.read(tmp_path) and not (tmp_path / "a.bz2").exists()
-    assert "b.bz2" in pins.read(tmp_path)  # the rest went on
+    assert "b.bz2" in pins.read(tmp_path)  # the other files were processed
     site.files["binary/a.bz2"] = bz2.compress(TRAIN)
     assert get()[0] == 0
 
@@ -287,7 +287,7 @@ def test_trouble_on_the_way_is_told_without_a_traceback(get, site, tmp_path, dat
         return data("get", "real-sim", "--dir", tmp_path, "--base-url", url)
 
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # and no process listens
         status, _, error = elsewhere(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert status == 1 and "no connection" in error and "refused" in error
     for url, message in (("file:///etc", "only http and https are known"), ("http://[::1", "Invalid IPv6 URL")):
@@ -323,7 +323,7 @@ def test_ctrl_c_says_how_to_go_on(get, monkeypatch):
 
     monkeypatch.setattr(download, "fetch", stop)
     status, _, error = get()
-    assert status == 130 and "run the same command again to go on" in error
+    assert status == 130 and "run the same command again to resume" in error
 
 
 def test_an_unknown_name_is_told_before_anything_is_made(data, tmp_path):

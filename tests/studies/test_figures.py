@@ -29,7 +29,7 @@ def no_data_folder(monkeypatch):
 
 
 def table(rows, part, **wanted):
-    """The columns of a part, of the rows that say what is wanted."""
+    """The columns of a part, of the rows that match."""
     here = constraints.of(rows, part=part, **wanted)
     return {name: constraints.column(here, name) for name in here[0] if name not in {"part", *wanted}}
 

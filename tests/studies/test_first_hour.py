@@ -90,7 +90,7 @@ def test_statuses_and_warnings_of_all_default_fits_count():
         row("a", OURS, threads=DEFAULT, warnings=said),
         row("a", OURS_CV, solved="time_limit", message="stopped"),
         row("b", OURS, status="error", note="fell over", solved=""),
-        row("a", ABESS, warnings=said),  # theirs are printed, and judged by nobody
+        row("a", ABESS, warnings=said),  # theirs are printed, and not evaluated
     ]
     assert judged(rows, "default fits are solved")["found"] == "2 of 4"
     warned = judged(rows, "default fits without a warning")

@@ -60,7 +60,7 @@ def test_the_page_of_nothing(tmp_path):
 
 @pytest.mark.process
 def test_the_page_in_a_browser(tmp_path):
-    """On a desk and on a phone nothing but tables and figures is wider than the screen, and nothing is refused."""
+    """On a desk and on a phone nothing but tables and figures is wider than the screen, and no resource is blocked."""
     program = find_browser()
     if program is None:
         pytest.skip("no Chromium")

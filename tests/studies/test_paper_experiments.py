@@ -226,7 +226,7 @@ def test_repetitions_average_the_errors_of_their_own_choices():
     assert table_errors.final_errors(rows, "mnist", "LCPP") == [2.0, 5.0, 5.0]
     outcome = TableErrors().outcome(rows, SCOPE)
     assert outcome.tables[0].rows[0][8] == "4.00 ± 1.41 (3)"
-    assert [line[3] for line in outcome.tables[1].rows] == ["1", "2"]  # what nobody chose is not told
+    assert [line[3] for line in outcome.tables[1].rows] == ["1", "2"]  # choices that do not occur are not listed
 
 
 def test_the_papers_order_is_that_of_its_table():

@@ -244,12 +244,12 @@ def test_ctrl_c_ends_what_is_at_work_and_says_how_to_go_on(tmp_path):
             _, told = run.communicate(timeout=PATIENCE)
         finally:
             run.kill()
-    assert run.returncode == 130 and f"the same command goes on where it was: what was done is in {out}" in told
+    assert run.returncode == 130 and f"run the same command again to resume: finished tasks are in {out}" in told
     assert len(list(notes.iterdir())) == 2 and not any(is_alive(int(one.name)) for one in notes.iterdir())
 
 
 def test_a_signal_just_before_a_wait_ends_it():
-    """Python looks for signals before it waits: one that comes after that look must be seen all the same."""
+    """Python checks for signals before it waits: one that comes after that check must still be seen."""
     script = """
         import os, signal
         from experiments.reproduce import workers
@@ -453,7 +453,7 @@ def test_an_answer_to_another_question_takes_nobodys_place(tmp_path):
 
 
 class Repeated(Study):
-    """A task for each repetition, three of them unless asked otherwise."""
+    """A task for each repetition, three of them by default."""
 
     name, title = "repeated", "Repetitions"
 

@@ -146,7 +146,7 @@ def problem():
 
 
 def pretend(monkeypatch, problem, features, miscount=0.0):
-    """A `best_subset` that chooses these features, with an honest loss unless it miscounts."""
+    """A `best_subset` that chooses these features, with a correct loss unless it miscounts."""
     A = np.column_stack([problem.X[:, features], np.ones(len(problem.b))])
     w = np.linalg.lstsq(A, problem.b)[0]
     x = np.zeros(problem.recipe.d + 1)
@@ -170,7 +170,7 @@ def test_levelprox_is_asked_for_k_features_beside_the_intercept(problem, monkeyp
 def test_more_features_than_asked_for_is_a_failure(problem, monkeypatch):
     pretend(monkeypatch, problem, [2, 5, 7, 11])
     choice = ask("small", problem, "levelprox")
-    assert choice.loss == math.inf and "4 features where 3 were asked for" in choice.note
+    assert choice.loss == math.inf and "4 features, at most 3 allowed" in choice.note
 
 
 def test_a_loss_that_is_not_the_judges_is_a_failure(problem, monkeypatch):

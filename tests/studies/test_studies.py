@@ -143,7 +143,7 @@ def test_counts_of_data_that_are_not_the_papers_leave_the_claim_open():
     [row] = stored(task.rows())
     assert (row["train"], row["dimension"], row["source"]) == (1500, 196, "generated")
     [claim] = TableDatasets().outcome([row], SCOPE).claims
-    assert claim.holds is None and "made up" in claim.remark and "generated" in claim.ours
+    assert claim.holds is None and "generated data" in claim.remark and "generated" in claim.ours
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -173,9 +173,9 @@ def test_a_large_weight_does_not_bound_the_penalty_and_a_level_does(weights):
     outcome = PenaltyWeight().outcome(weights, SCOPE)
     assert len(outcome.claims) == 3 and all(claim.holds for claim in outcome.claims)
     assert len(outcome.tables[0].rows) == 5 and len(outcome.figures[0][1].axes) == 4
-    # Whatever descends from the origin has βg ≤ ψ(0).
+    # A method that descends from the origin has βg ≤ ψ(0).
     assert all(row["g"] <= row["most"] for row in weights if row["start"] == "origin" and "most" in row)
-    # Eight planted features, each at the cap of ½: found again whatever β is.
+    # Eight planted features, each at the cap of ½: found again for every β.
     stuck = [row for row in weights if row["method"] == penalty_weight.REWEIGHTED and row["beta"] >= 1]
     assert {(row["g"], row["nonzeros"]) for row in stuck if row["start"] != "origin"} == {(4.0, 8)}
 

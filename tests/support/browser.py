@@ -51,7 +51,7 @@ class Browser:
     Attributes
     ----------
     events : list of dict
-        What the tab has told since it was last opened: requests, console messages, exceptions.
+        Messages of the tab since it was last opened: requests, console messages, exceptions.
     """
 
     def __init__(self, program: str, profile: Path) -> None:
@@ -121,7 +121,7 @@ class Browser:
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
     def press(self, key: str, code: int) -> None:
-        """Press a key on whatever has the focus."""
+        """Press a key on the element with the focus."""
         for kind in ("rawKeyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 

@@ -7,17 +7,17 @@ answers claim falsely; `--only SEED` repeats one problem and prints what is wron
 false       all swaps are said to have been examined, and one of them lowers ψ
 low, high   the gain of one more feature is larger, or smaller, than said; or another feature is the best
 room        fewer than k features, and a further one gains
-halved      the same as false for a fit that is all but exact: a swap halves ψ
+halved      the same as false for a fit that is almost exact: a swap halves ψ
 refit       ψ can be lowered over the features of the answer
 point       ψ, the budget, signs or counts are not what x says
 status      the status is not that of the fit
 certify     `certify_model` refutes a model that was just fitted
-lie         `certify_model` confirms a model that lies about ψ or the gain of one more
+lie         `certify_model` confirms a model that misstates ψ or the gain of one more
 exception   the search raised one
 hang        no answer within the limit
 ==========  ============================================================================================
 
-For losses that are not convex low, room and refit only say that a better local minimum was found elsewhere. All but
+For losses that are not convex low, room and refit only say that a better local minimum was found. All but
 `halved` are beyond 1e-6 of the null loss. Not counted as wrong: `optimum`, how often the answer is the best of
 all sets of k features; `open`, not all swaps examined; `div`, diverging; `limit`, out of time.
 """
@@ -76,7 +76,7 @@ class Answer:
     total: int
     stationarity: float
     status: Status
-    all_additions: bool = True  # whether the gain of one more speaks of all features
+    all_additions: bool = True  # whether the gain of one more is about all features
     local: bool = False  # whether swaps are said to be examined by local refits alone
 
 
@@ -280,7 +280,7 @@ def _judge_point(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome
 
 
 def diverges(problem: Case, oracle: Oracle, features: Set) -> bool:
-    """Whether some direction lowers ψ for ever, or at least keeps it from rising without all margins standing still."""
+    """Whether some direction lowers ψ without bound, or at least does not raise it, and changes margins."""
     if problem.loss in ("sigmoid", *CLASSES):
         return True  # not examined
     if problem.loss not in ("logistic", "poisson"):
@@ -331,7 +331,7 @@ def examined(problem: Case) -> Outcome:
 
 
 def _certify(problem: Case, model: Any, outcome: Outcome, oracle: Oracle, x: Double) -> None:
-    """An honest model is confirmed; one that lies about ψ or the gain of one more is refuted, if that is examined."""
+    """A correct model is confirmed; one that misstates ψ or the gain of one more is refuted, if that is examined."""
     if model.status_ is not Status.SOLVED:
         return
     data = problem.given, problem.b, problem.weight

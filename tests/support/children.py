@@ -21,7 +21,7 @@ from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["levelprox", "levelprox.estimators", "tests.support.children"])
-_LIMIT = 100.0  # seconds until a child is killed, whatever it does
+_LIMIT = 100.0  # seconds until a child is killed, in any case
 
 #: Processor time of children that ended, in seconds. The fork server reaps them, so getrusage does not count them.
 processor_time = 0.0

@@ -47,7 +47,7 @@ class CostCase:
         return len(counted) <= self.case.k and self.spent(counted) <= Fraction(self.budget)
 
     def largest_sets(self) -> list[Set]:
-        """All sets that are allowed, but for those to which a feature could be added: none of these is better."""
+        """All sets that are allowed, except for those to which a feature could be added: none of these is better."""
         found: list[Set] = []
         counted = self.counted
         for size in range(len(counted) + 1):

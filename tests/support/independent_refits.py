@@ -359,7 +359,7 @@ class Oracle:
             rounded.update(todo[i] for i in np.flatnonzero(little))
             for features, fit in zip(todo, self._fitted(todo, basis, factor), strict=True):
                 whole[features].append((spanned, fit))
-            # Those in which a column was left out that is not spanned but for rounding.
+            # Those in which a column was left out that is not spanned up to rounding.
             todo = [todo[i] for i in np.flatnonzero(((left > SPANNED) & (left <= spanned)).any(axis=1))]
             if not todo:
                 break
@@ -724,7 +724,7 @@ def _softmax_fit(
         bend = P[:, :, None] * np.eye(width) - P[:, :, None] * P[:, None, :]
         H = np.einsum("np,nab,nq->paqb", Q * s[:, None], bend, Q).reshape(size, size)
         H += (1e-15 * np.trace(H) + 1e-290) * np.eye(size)
-        # Rows of one number change nothing: slopes are orthogonal to them, but for rounding.
+        # Rows of one number change nothing: slopes are orthogonal to them, up to rounding.
         g -= g.mean(axis=1, keepdims=True)
         step = -np.linalg.lstsq(H, g.ravel(), rcond=1e-16)[0].reshape(g.shape)
         step -= step.mean(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""How far ψ falls from a point by moves that obey the level: local methods that share no code with levelprox.
+"""How far ψ falls from a point by moves that satisfy the level: local methods that share no code with levelprox.
 
 Losses (`independent_refits`), φ and its slope are written out. Columns are scaled to equal size and, beside an
 intercept, centred. Values of ψ are computed in extended precision. There are three methods:
@@ -86,7 +86,7 @@ def phi_slope(kind: str, parameters: tuple[float, ...], t: Double) -> Double:
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """min ψ(x) s.t. Σ_j ω_j φ(‖x_j‖) ≤ η and x_j ≥ 0 where asked.
+    """min ψ(x) s.t. Σ_j ω_j φ(‖x_j‖) ≤ η and x_j ≥ 0 where required.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class Local:
     # --- moves
 
     def lowest_near(self, x: Double) -> tuple[float, str]:
-        """ψ at the lowest point that is reached from x and obeys the level, and how it was reached."""
+        """ψ at the lowest point that is reached from x and satisfies the level, and how it was reached."""
         best, by = self.psi(x), "x"
         for name, point in self._moves(x):
             backed = self._back_inside(x, point)
@@ -233,7 +233,7 @@ class Local:
         return np.asarray(self.omega * phi_slope(kind, tuple(parameters), sizes))
 
     def _gradient_steps(self, x: Double, rounds: int = 4, steps: int = 250) -> Double:
-        """Accelerated projected gradient steps, within a convex set that is drawn anew in every round."""
+        """Accelerated projected gradient steps, within a convex set that is computed again in every round."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self._descent(x, rounds, steps)
 
@@ -345,7 +345,7 @@ class Local:
         return self.outside((end.x[:d] - end.x[d : 2 * d])[:, None]) if end.status == 0 else None
 
     def _back_inside(self, x: Double, found: Double) -> Double | None:
-        """The point found, or the next one on the way back to x that obeys the level."""
+        """The point found, or the next one on the way back to x that satisfies the level."""
         for back in (0.0, *np.geomspace(1e-16, 1, 60)):
             point = found + back * (x - found)
             if self.obeys(point):

@@ -1,4 +1,4 @@
-"""An independent local solver: how far ψ falls from a point by moves that obey the level.
+"""An independent local solver: how far ψ falls from a point by moves that satisfy the level.
 
 Losses are written out, columns are scaled to equal size, and moves are those of SciPy's SLSQP for smooth losses and of
 linear programs in a neighbourhood for losses with kinks. Of levelprox only φ and its slope are used.
@@ -53,7 +53,7 @@ class LocalProblem:
         return self.weights * np.asarray(self.constraint.slope(np.abs(x)))
 
     def lowest_near(self, x):
-        """ψ at the best point that the local solver reaches from x and that obeys the level."""
+        """ψ at the best point that the local solver reaches from x and that satisfies the level."""
         moves = self._linear_programs(x) if self.loss in KINKED else [self._slsqp(x)]
         inside = (self._inside(x, move) for move in moves)
         return min([self.psi(x), *(self.psi(point) for point in inside if point is not None)])
@@ -115,7 +115,7 @@ class LocalProblem:
                 yield (end.x[:d] - end.x[d : 2 * d]) / self.size
 
     def _inside(self, x, found):
-        """The point found, or the next one on the way back to x that obeys the level."""
+        """The point found, or the next one on the way back to x that satisfies the level."""
         for back in (0.0, *np.geomspace(1e-14, 1, 50)):
             point = found + back * (x - found)
             if np.all(np.isfinite(point)) and self.g(point) <= self.level:

@@ -113,7 +113,7 @@ class AsInexactAsAllowed(Subsolver):
 
 @dataclass(frozen=True)
 class Step:
-    """The k-th step: from x^{k−1} to x^k, with x̄^k and ȳ^k beside them."""
+    """The k-th step: from x^{k−1} to x^k, with x̄^k and ȳ^k next to them."""
 
     k: int
     eta: float

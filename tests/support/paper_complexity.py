@@ -247,7 +247,7 @@ def assert_corollary_with_kinks(constraint):
 
 
 def check_remark_finite_sum():
-    """Rows looked at until ψ_k − ψ_k(x̄) has fallen by ε: at most C log(1/ε) times the remark's counts.
+    """Rows used until ψ_k − ψ_k(x̄) has fallen by ε: at most C log(1/ε) times the remark's counts.
 
     Subproblems along a narrow valley, of terms ℓ(⟨a_i,x⟩, b_i) with |a_i| = 1, so that L is sup ℓ''. C = 1 for
     Nesterov's method, and 5 for SVRG, over the mean of a few seeds.
@@ -287,7 +287,7 @@ def svrg_with(epochs):
 
 
 def rows_until(case, subsolver_with, most, seed=0):
-    """n times the passes of the shortest run that reaches the target, or of the first that looks at too many rows."""
+    """n times the passes of the shortest run that reaches the target, or of the first that uses too many rows."""
     subproblem, start, target = case
     n = subproblem.objective.design.shape[0]
     for steps in itertools.chain(range(1, 16), range(20, 60, 5), itertools.count(60, 20)):

@@ -54,7 +54,7 @@ def check_proposition_mfcq_necessary_condition():
         best = np.where(np.abs(best) < 1e-9, 0.0, best)
         t = np.abs(best)
         assert max(constraint.slope(t) * t) > 0.01 * level, "MFCQ does not hold here"
-        level = max(level, constraint.value(best))  # the walk ends at the level but for rounding
+        level = max(level, constraint.value(best))  # the walk ends at the level up to rounding
         problem = Problem(Function(lambda x, H=H, c=c, psi=psi: (psi(x), H @ (x - c)), 2), constraint, level)
         assert_at_most(certify(problem, best).kkt, 0.0, f"KKT residual of a minimiser, {constraint}", 1e-6)
 
@@ -140,7 +140,7 @@ def check_theorem_bound_dual_mfcq():
 
 
 def degenerate_problem():
-    """The level is one cap, and one coordinate wants to be past its threshold: φ' → 0 while ∇ψ stays."""
+    """The level is one cap, and the optimum of one coordinate is past its threshold: φ' → 0 while ∇ψ stays."""
     target = np.array([3.0, 0.1])
     fun = Function(lambda x: (0.5 * float((x - target) @ (x - target)), x - target), 2, smoothness=1.0)
     return Problem(fun, MCP(2.0, 0.5), 1.0)

@@ -37,7 +37,7 @@ CLASSES = ("logistic", "squared_hinge", "hinge", "softmax")
 
 @dataclass(frozen=True)
 class Table:
-    """A table and what is asked of a fit to it."""
+    """A table and the parameters of a fit to it."""
 
     seed: int
     loss: str
@@ -441,7 +441,7 @@ def _affordable(one: Table, S: Set, j: int) -> bool:
 
 
 def _certified(one: Table, model: Any, verdict: Verdict) -> None:
-    """An honest model is confirmed, one that lies is not."""
+    """A correct model is confirmed, a changed one is not."""
     data = one.given, one.y, one.weight
     claims = certify_model(model, *data, prove=True)
     if not claims.hold:

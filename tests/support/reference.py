@@ -1,4 +1,4 @@
-"""The slow, obvious twin of every compiled kernel. Nothing here is clever on purpose."""
+"""Slow reference implementations of the compiled kernels, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def spectral(fun, center, gamma, project_onto, step, max_steps, memory=5, decrea
     return best[1]
 
 
-# --- a parabola over a set: projected gradient steps as short as the largest eigenvalue asks -------------
+# --- a parabola over a set: projected gradient steps as short as the largest eigenvalue requires -------------
 
 
 def quadratic(Q, gradient, center, project_onto, steps=20_000):

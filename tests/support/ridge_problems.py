@@ -107,7 +107,7 @@ class RidgeOracle:
         self.known: dict[tuple[int, ...], float] = {}
 
     def value(self, features: tuple[int, ...]) -> float:
-        """The least ψ over these features, with signs the least over subsets whose fits obey them."""
+        """The least ψ over these features, with signs the least over subsets whose fits satisfy them."""
         if not self.case.nonnegative:
             return self._fit(features)[0]
         parts = (some for m in range(len(features) + 1) for some in itertools.combinations(features, m))

@@ -1,6 +1,6 @@
 """Small experiments, each with its trouble: `python -m tests.support.small_studies reproduce NAME...` runs them.
 
-Imports nothing heavy at the top: what does the tasks imports this file anew.
+Imports nothing heavy at the top: what does the tasks imports this file again.
 """
 
 from __future__ import annotations

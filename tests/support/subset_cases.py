@@ -182,7 +182,7 @@ def weighted(whole: Table, seed: int = 1) -> Table:
 
 
 def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
-    """What is promised whatever the data are."""
+    """What is promised for all data."""
     width, unpenalized = objective.width, {*map(int, kept), *objective.unpenalized.tolist()}
     sizes = np.abs(found.x).reshape(-1, width).max(axis=1)
     counted = np.array([j for j in np.flatnonzero(sizes) if j not in unpenalized], int)
@@ -204,7 +204,7 @@ def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
 
 
 def searched(objective: Model, k: int, kept=(), **options) -> Subset:
-    """The subset, checked, with one warning where it is not what was asked for, and none where it is."""
+    """The subset, checked, with one warning if it is not as requested, and none if it is."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = best_subset(objective, k, **({"keep": list(kept)} if kept else {}), **options)

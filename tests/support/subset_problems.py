@@ -39,7 +39,7 @@ MARGINS = ("logistic", "squared_hinge", "hinge", "sigmoid")
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One problem: data, loss, and what is asked for."""
+    """One problem: data, loss, and the budget."""
 
     seed: int
     kinds: tuple[str, ...]
@@ -156,7 +156,7 @@ class _Draft:
         self.X = self.X * unit
 
     def twins(self) -> None:
-        """Columns that differ by 1e-3 … 1e-8 of their size; the signal may lie in the difference."""
+        """Columns that differ by 1e-3 … 1e-8 of their size; the signal may be in the difference."""
         apart = 10.0 ** -float(self.rng.integers(3, 9))
         half = max(1, self.d // 2)
         difference = self.rng.standard_normal((self.n, half))
@@ -259,7 +259,7 @@ class _Draft:
         self.nonnegative = np.ones(self.d, bool) if self.rng.random() < 0.6 else self.rng.random(self.d) < 0.5
 
     def large_mean(self) -> None:
-        """Columns with a large mean beside an intercept, as of dates and coordinates."""
+        """Columns with a large mean, as of dates and coordinates, and an intercept."""
         self.signal = self._signal()
         mean = 10.0 ** float(self.rng.integers(3, 8)) * (
             1.0 if self.rng.random() < 0.7 else self.rng.uniform(0.5, 2, self.d)

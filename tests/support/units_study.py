@@ -105,7 +105,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Columns in units of 1, targets, and what is asked for."""
+    """Columns in units of 1, targets, and the budget."""
 
     rng: np.random.Generator
     loss: str

@@ -1,4 +1,4 @@
-"""The projection of Theorem "prox oracle": exact, against twins, rivals and planted faults.
+"""The projection of Theorem "prox oracle": exact, against reference implementations, rivals and planted faults.
 
 The invariants: exact feasibility, the KKT conditions, idempotence, fixed points, nonexpansiveness, the variational
 inequality, scaling, signs, permutations, monotonicity in the level, shrinkage, free coordinates, any u, empty sets,
@@ -160,7 +160,7 @@ def test_a_start_saves_passes_and_changes_nothing_else(seed):
 
 
 def clarabel_projection(v, u, tau, weights, nonnegative):
-    """Min 1/2|x - v|² s.t. Σ ω(s + u x) <= tau, -s <= x <= s, x >= 0 where asked; variables (x, s)."""
+    """Min 1/2|x - v|² s.t. Σ ω(s + u x) <= tau, -s <= x <= s, x >= 0 where required; variables (x, s)."""
     d = len(v)
     eye, zero = sparse.identity(d, format="csc"), sparse.csc_matrix((d, d))
     quadratic = sparse.block_diag([eye, zero], format="csc")

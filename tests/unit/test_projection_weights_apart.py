@@ -1,4 +1,4 @@
-"""The projection where |u| > 1 and weights lie far apart, and where a number u is not a float32: against rationals."""
+"""The projection where |u| > 1 and weights are far apart, and where a number u is not a float32: against rationals."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_breakpoints_closer_than_any_number_tells_count_as_one():
 
 
 def test_the_answer_may_be_far_larger_than_the_point():
-    """A level of -1 at a price of 1e-90 asks for 1e90; what no number can be is refused."""
+    """A level of -1 at a price of 1e-90 needs 1e90; a value beyond float64 raises an error."""
     x, _ = project([1.0, 0.0], [-2.0, 0.0], -1.0, weights=[1e-90, 1e60])
     np.testing.assert_allclose(x, [1e90, 0], rtol=1e-15)
     with pytest.raises(InfeasibleError, match="floating-point range"):
@@ -136,7 +136,7 @@ def test_the_answer_may_be_far_larger_than_the_point():
     st.one_of(st.floats(-1, 1), st.floats(-3, 3), st.sampled_from([0.1, -0.3, 1 + 1e-12, -1 - 1e-12, 1 - 1e-12])),
 )
 def test_a_number_u_is_taken_as_it_is_given(seed, d, u):
-    """For v of float32, too: x is of float32, and obeys the level with u itself."""
+    """For v of float32, too: x is of float32, and satisfies the level with u itself."""
     rng = np.random.default_rng(seed)
     v = (rng.standard_normal(d) * 10.0 ** rng.uniform(-3, 3)).astype(np.float32)
     weights = None if rng.random() < 0.5 else rng.uniform(0.1, 3, d).astype(np.float32)

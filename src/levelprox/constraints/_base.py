@@ -22,6 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -157,8 +158,11 @@ class Constraint(ABC):
     def _phi_from_zero(self, t: Double) -> Double:
         # φ(t) = λt(1 − δ) with δ ≤ L_h t/(2λ). Where δ is below rounding, λt is more accurate: terms such as θt
         # underflow for tiny t.
-        linear_below = EPS * self.lam / self.lipschitz if self.lipschitz else math.inf
-        return np.where(t < linear_below, self.lam * t, self._phi(t))
+        return np.where(t < self._linear_below, self.lam * t, self._phi(t))
+
+    @cached_property
+    def _linear_below(self) -> float:
+        return EPS * self.lam / self.lipschitz if self.lipschitz else math.inf
 
     def _check_parameters(self, **intervals: tuple[float, float]) -> None:
         """Store each named parameter as a float, or raise an error that names its open interval."""

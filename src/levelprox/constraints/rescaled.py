@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from levelprox.constraints._base import Constraint, Double
@@ -39,12 +40,12 @@ class Rescaled(Constraint):
     constraint: Constraint
     factor: float
 
-    @property
+    @cached_property
     def lam(self) -> float:
         """λ/c."""
         return self.constraint.lam / self.factor
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
         """L_h/c²."""
         return self.constraint.lipschitz / self.factor / self.factor

@@ -80,8 +80,8 @@ class ChunkedSparse(Chunked):
         dtype: Any = np.float64,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Self:
-        """A LIBSVM file, converted once; see `levelprox.io.libsvm_cache`."""
-        from levelprox.io.libsvm_cache import converted_libsvm  # other files do without the parser
+        """A LIBSVM file, converted once; see `levelprox.io.libsvm`."""
+        from levelprox.io.libsvm import converted_libsvm  # other files do without the parser
 
         form = converted_libsvm(path, cache=cache, n_features=n_features, zero_based=zero_based, dtype=dtype)
         return cls(os.fsdecode(path), form.arrays, form.shape, form.arrays["y"], chunk_bytes)

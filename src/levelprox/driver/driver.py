@@ -250,7 +250,9 @@ class Run:
         self.reported = time.monotonic()
 
     def once(self, work: Callable[[], Value]) -> Value:
-        return self.repeated(lambda _: (work(), True), None)  # type: ignore[return-value]  # work has no argument
+        if self.replay is None or self.saved.idle:
+            return work()
+        return self.replay.repeated(lambda _: (work(), True), None)  # type: ignore[return-value]  # work has no argument
 
     def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
         if self.replay is not None and not self.saved.idle:

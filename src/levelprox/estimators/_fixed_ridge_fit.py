@@ -21,8 +21,8 @@ from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.driver.checkpoint import SavedState
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._parameters import Budget
-from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from levelprox.estimators._callbacks import available_if, fitting, updating, with_callbacks
 from levelprox.estimators._cross_validation import Choosing
-from levelprox.estimators._regression import Regression
 from levelprox.estimators._streaming import Streaming, counts_features
+from levelprox.estimators._targets import Regression
 
 
 @dataclass(eq=False, repr=False)

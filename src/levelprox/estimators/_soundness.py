@@ -19,7 +19,7 @@ from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
 from levelprox.constraints.costs import Costs
 from levelprox.driver.run_identity import Fingerprint
-from levelprox.estimators._names import FeatureNames
+from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing

@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox.certificate import Certificate
 from levelprox.constraints import CONSTRAINT_TYPES, Custom, Rescaled
 from levelprox.driver.run_identity import Fingerprint
-from levelprox.estimators._names import by_name
+from levelprox.estimators._features import by_name
 from levelprox.estimators._soundness import FITTED, check_soundness
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io import atomic, container, plain

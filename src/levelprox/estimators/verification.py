@@ -25,8 +25,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from levelprox._runtime.threads import one_blas_thread
@@ -40,6 +39,7 @@ from levelprox.estimators._claims import (
     Claims,
     RecomputedFit,
     close,
+    data_of,
     task_of,
 )
 from levelprox.estimators._fit import Task
@@ -98,31 +98,18 @@ def certify_model(
     check_is_fitted(model)
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")
-    target: NDArray[Any]
-    data, target = model._read(X, y, reset=False, **({} if is_classifier(model) else {"y_numeric": True}))
-    design, weight = model._design(data), model._weights(sample_weight, data.shape[0])
-    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+    design, samples = data_of(model, "certify_model", X, y, sample_weight, more)
     known = getattr(model, "data_fingerprint_", None)
-    differences = None if known is None else known.differences(fingerprint(design, target, weight, **given))
-    _check_classes(model, target, weight)
+    given = fingerprint(design, samples.y, samples.weight, **samples.more)
+    differences = None if known is None else known.differences(given)
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
-        task, scale = task_of(model, design, target, weight, given)
+        task, scale = task_of(model, design, samples)
         if hasattr(model, "constraint_"):
             figures = LevelClaims(model, task).claims()
         else:
             figures = SubsetClaims(model, task).claims(prove)
     return Claims((*figures, _scale_claim(model, scale), *_claims_of_the_run(model)), differences)
-
-
-def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
-    if not is_classifier(model):
-        return
-    present = np.unique(y if weight is None else y[weight > 0])
-    if not np.array_equal(present, model.classes_):
-        raise InvalidInputError(
-            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: it claims nothing of such data"
-        )
 
 
 def _scale_claim(model: Any, scale: Vector) -> Claim:

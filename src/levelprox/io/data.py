@@ -17,8 +17,7 @@ from levelprox.io.arrays import read_npz
 from levelprox.io.libsvm import read_libsvm
 from levelprox.io.opened import shown
 from levelprox.io.preprocessing import Impute, Preprocessing, texts
-from levelprox.io.table import Table, listed
-from levelprox.io.table_readers import read_csv, read_parquet
+from levelprox.io.table import Table, listed, read_csv, read_parquet
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
 
@@ -233,14 +232,17 @@ def read_data(
     elif kind == "npz":
         data = _npz(path, needs_target, how)
     else:
-        table = (
-            read_parquet(path)
-            if kind == "parquet"
-            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
-        )
+        table = read_table(path, kind, how)
         data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
     _check_width(data, features)
     return data
+
+
+def read_table(path: str | os.PathLike[str], kind: str, how: Reading) -> Table:
+    """Read a CSV, TSV or Parquet file with all its columns."""
+    if kind == "parquet":
+        return read_parquet(path)
+    return read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
 
 
 def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, how: Reading) -> Data:

@@ -119,7 +119,7 @@ def convex_start(problem: Problem, null: Iterate, how: SolverOptions, tol: float
     """
     if problem.objective.convex_start is None:
         return null
-    x, n_grad = _convex_solution(replace(problem, objective=problem.objective.convex_start), how, tol)
+    x, n_grad = _convex_solution(problem.with_objective(problem.objective.convex_start), how, tol)
     n_grad += problem.objective.evaluation_cost
     at = Iterate(x, *problem.objective.value_and_gradient(x), step=null.step)
     (here, more), (there, most) = (
@@ -238,7 +238,7 @@ class _Exchanges:
         if self.at_hand:
             return self.swaps, self.null, end.psi
         model = cast(RemoteObjective, self.part.objective).second_order(end.x[self.W], end.gradient[self.W])
-        small = replace(self.part, objective=model)
+        small = self.part.with_objective(model)
         null = null_fit(small, self.how.seconds_left())
         swaps = self._begun(small, null.x[small.unpenalized], null.psi, replace(self.how, null=null))
         return swaps, swaps.best, model.value_of(model.margins(end.x[self.W]))
@@ -292,7 +292,7 @@ def rescaled(problem: Problem, factor: float) -> Problem:
     if factor == 1:
         return problem
     constraint = Rescaled(problem.constraint, factor)
-    return replace(problem, constraint=constraint, level=constraint.level_of(problem.level))
+    return problem.at_level(constraint.level_of(problem.level), constraint)
 
 
 def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Iterate, int]:

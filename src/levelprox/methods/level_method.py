@@ -346,7 +346,7 @@ class LevelMethod(Method[RunState]):
         start = Iterate(last.x[places], psi, gradient, step=1 / problem.objective.curvature)
         enough = Tolerance(0.1 * self.tol * self.null.scale)
         x = np.zeros_like(last.x)
-        x[places] = solve_restriction(replace(part, level=total + 1), start, enough, self.how()).x
+        x[places] = solve_restriction(part.at_level(total + 1), start, enough, self.how()).x
         if not problem.is_feasible(x):
             return state
         psi, gradient = problem.objective.value_and_gradient(x)

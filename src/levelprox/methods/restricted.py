@@ -132,7 +132,7 @@ def by_models(
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         start = replace(at, margins=at.x, hessian=model.hessian)
-        part = replace(problem, objective=model)
+        part = problem.with_objective(model)
         goal = _last(by_steps(part, start, residual, y, _for_model(enough, residual), how), start)
         steps, projections = steps + 1, projections + goal.n_proj
         last_digits, predicted = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi

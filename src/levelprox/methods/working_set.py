@@ -130,13 +130,13 @@ class Tracker:
 
     def take(self, state: dict[str, Any]) -> None:
         """Go on from what `as_state` gave."""
-        self.problem = replace(self.problem, level=state["level"])
+        self.problem = self.problem.at_level(state["level"])
         self.state, self.small = state["state"], state["small"]
         self.part = self.problem.restrict(self.state.features) if state["begun"] else None
 
     def at_level(self, level: float, tol: float, most_looks: int) -> tuple[Iterate, int]:
         """Return the solution at this level, and the number of full gradient passes."""
-        self.problem = problem = replace(self.problem, level=level)
+        self.problem = problem = self.problem.at_level(level)
         tolerance, looks = tol * self.how.null.scale, 0
         x = problem.cut(self.state.at.x)
         same = x is self.state.at.x
@@ -150,7 +150,7 @@ class Tracker:
     def moved(self, level: float, x: Vector, tol: float, most_looks: int) -> tuple[Iterate, int]:
         """Return the solution from another feasible point; the current one is kept if it is feasible and lower."""
         kept = self.state, self.part, self.small
-        self.problem = problem = replace(self.problem, level=level)
+        self.problem = problem = self.problem.at_level(level)
         tolerance, before = tol * self.how.null.scale, self.state.at
         self._restrict_to(np.union1d(self.state.features, problem.support(x)).astype(np.intp))
         self._work_on(x, False, Tolerance(_ENOUGH * tolerance))
@@ -183,7 +183,7 @@ class Tracker:
             W = problem.support(self.state.at.x) if not W.size else W
             W = np.union1d(W, problem.unpenalized).astype(np.intp)
             self.part = problem.restrict(W)
-        part, places = replace(self.part, level=problem.level), problem.coordinates(W)
+        part, places = self.part.at_level(problem.level), problem.coordinates(W)
         if same and self.small is not None:
             start = self.small
         else:
@@ -252,7 +252,7 @@ def _on(
     places, y = problem.coordinates(W), state.multiplier
     x, gradient = state.at.x[places], state.at.gradient[places]
     start = replace(state.at, x=x, gradient=gradient, multiplier=y, margins=None, hessian=None)
-    end = solve_restriction(replace(problem.restrict(W), level=eta_k), start, enough, how)
+    end = solve_restriction(problem.restrict(W).at_level(eta_k), start, enough, how)
     return replace(end, margins=None, hessian=None)
 
 

@@ -65,7 +65,7 @@ class CostMoves:
         first = once(lambda: self._added(null, self._affordable_gain, shown=True))
         fit = once(lambda: self._over(null, first))
         self.swaps.keep(fit)
-        if self.swaps.is_perfect(fit) or not first.size or self.search.leaves(fit):
+        if self.swaps.is_perfect(fit) or not first.size or self.search.may_end(fit):
             return
         yield fit
         by_cost = once(lambda: self._added(null, self._gain_for_cost))

@@ -7,15 +7,16 @@ examines the best set: which swaps are shown not to lower ψ, and what one more 
 - `NonsmoothSearch` (nonsmooth_search.py): the loss has kinks;
 - `RemoteSearch` (remote_search.py): the data are out of core, on a cluster or on a GPU, and ψ answers in rounds.
 
-Each implements `_begin` (the null model and the first fit), `_fits` (starts, improvements, examination) and, for the
+Each implements `_begin` (the null model and the first fit), `steps` (starts, improvements, examination) and, for the
 `Subset` at the end, `_answer` and `_figures`. Time, callbacks and checkpoints are the driver's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,16 +26,17 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
 from levelprox.exceptions import counted
 from levelprox.methods import Context, Ending, Method, Progress
-from levelprox.methods.continuation import continued
+from levelprox.methods.continuation import continued, is_expensive
 from levelprox.methods.restricted import SolverOptions
-from levelprox.objectives import Objective
+from levelprox.methods.subsolvers import Newton
+from levelprox.objectives import LinearModel, Objective
 from levelprox.problem import SubsetProblem
 from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.nonsmooth_sets import ExactFit
+from levelprox.subset.nonsmooth_refit import ExactFit
 from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
-from levelprox.subset.swaps import Addition
+from levelprox.subset.swaps import Addition, SwapSearch
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
 _LEAST_ACCEPTABLE = 1e3 * 2.0**-52  # a stationarity that needs no warning, whatever tol
@@ -49,21 +51,10 @@ _CONTINUATION_TOL = 3e-3
 _LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """The best fit of a search, and what is shown of it.
 
-    Attributes
-    ----------
-    fit : Fit
-    examined : int
-        Swaps that are shown not to lower ψ.
-    addition : Addition or None
-        The best single addition, where it was looked for.
-    n_grad, n_refits : int
-        Passes over all features, and fits over a few of them.
-    note : str
-        What to add to the summary of a search that came to its end.
+    `examined` swaps are shown not to lower ψ; `note` is added to the summary of a search that came to its end.
     """
 
     fit: Fit
@@ -128,30 +119,14 @@ class Search(Method[Fit]):
         self.problem, self.monitor.ctx = problem, ctx
         return self._begin()
 
-    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
-        """Yield one improved set after another, then examine the best one."""
-        if not self.null.examined:
-            return Status.TIME_LIMIT
-        yield from self._fits()
-        self.complete = True
-        return None
-
-    def finish(self, state: Fit, status: Status, ctx: Context) -> Subset:
-        """Recompute the figures of the answer from the data, and describe it."""
-        return self._subset(status, ctx)
-
     def progress(self) -> Progress:
         """Return how far the search has come."""
         return Progress(self.monitor.record())
 
-    # --- what subclasses implement, with `memory` and `restore`
+    # --- what subclasses implement, with `steps`, `memory` and `restore`
 
     def _begin(self) -> Fit:
         """Compute the null model, as far as there is time, and return the first fit."""
-        raise NotImplementedError
-
-    def _fits(self) -> Iterator[Fit]:
-        """Find sets, improve and yield them; then examine the best one."""
         raise NotImplementedError
 
     def _answer(self) -> Answer:
@@ -180,7 +155,8 @@ class Search(Method[Fit]):
         """Return x over all coordinates, in the units of the data."""
         return self._reported(self.problem.spread(fit.features, fit.x))
 
-    def _subset(self, status: Status, ctx: Context) -> Subset:
+    def finish(self, state: Fit, status: Status, ctx: Context) -> Subset:
+        """Recompute the figures of the answer from the data, and describe it."""
         problem, answer = self.problem, self._answer()
         fit, examined, addition = answer.fit, answer.examined, answer.addition
         x, features, costs = self.whole(fit), fit.features, problem.costs
@@ -210,25 +186,13 @@ class Search(Method[Fit]):
         if self._concludes():
             ending = self._ending(status, summary, x, stationarity)
             status, message = ending.status, ctx.message(ending)
-        return Subset(
-            x,
-            psi,
-            support,
-            self.k,
-            math.nan if addition is None else addition.gain,
-            None if addition is None else addition.feature,
-            swaps,
-            stationarity,
-            status,
-            message,
-            answer.n_grad + 1,
-            answer.n_refits,
-            self.monitor.elapsed,
-            tuple(self.monitor.history),
-            None if addition is None else Additions(addition.examined, addition.total),
-            None if costs is None else costs.spent(support.tolist()),
-            None if costs is None else costs.budget,
-        )
+        found = Subset(x, psi, support, self.k, math.nan, None, swaps, stationarity, status, message)
+        work: dict[str, Any] = {"n_grad": answer.n_grad + 1, "n_refits": answer.n_refits}
+        found = replace(found, **work, wall_s=self.monitor.elapsed, history=tuple(self.monitor.history))
+        if addition is not None:
+            additions = Additions(addition.examined, addition.total)
+            found = replace(found, multiplier=addition.gain, addition=addition.feature, additions=additions)
+        return found if costs is None else replace(found, spent=costs.spent(support.tolist()), budget=costs.budget)
 
     def _ending(self, status: Status, figures: str, x: Vector, stationarity: float) -> Ending:
         """Return the status of the answer, and what the message says of it."""
@@ -285,6 +249,47 @@ def sets_by_continuation(
         counted = problem.counted(np.flatnonzero(sizes))
         largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: problem.k]]
         yield problem.with_unpenalized(largest_k), end, stage.n_grad
+
+
+def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
+    """Return the best of a fit and the sets that a continuation in the threshold passes."""
+    problem, objective, null = cast(SubsetProblem, swaps.problem), swaps.objective, swaps.null
+    margins = objective.restrict(problem.unpenalized).margins(null.x[problem.coordinates(problem.unpenalized)])
+    if _is_piecewise_linear(problem, margins) or is_expensive(problem):
+        return direct
+    curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
+    scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    scale[objective.unpenalized] = 1.0
+    wide = np.repeat(scale, problem.width)
+    assert null.gradient is not None
+    start = Iterate(wide * null.x, null.psi, null.gradient / wide)
+    at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)
+    scaled = replace(problem, objective=objective.scaled(scale))
+    size = float(np.max(problem.sizes(start.gradient), initial=0.0))
+    null = NullFit(start.x, start.psi, None, size or 1.0)
+    how = replace(swaps.how, null=null, gamma=Newton().proximal_weight(scaled.objective))
+    best, columns = direct, swaps.refits.columns
+    columns.forget()  # the stages have others
+    for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
+        swaps.n_grad += n_grad
+        swaps.check_time()
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        fit = swaps.fitted(features)
+        columns.forget()
+        best = fit if fit.psi < best.psi else best
+    return best
+
+
+def _is_piecewise_linear(problem: SubsetProblem, margins: Vector) -> bool:
+    """Return whether no more samples bend at the null fit than it has coefficients.
+
+    So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
+    """
+    objective = problem.objective
+    if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
+        return False
+    return int(np.count_nonzero(objective.bend_of(margins, True))) <= problem.unpenalized.size
 
 
 def _falls_farther_out(objective: Objective, x: Vector) -> bool:

@@ -17,7 +17,7 @@ _HISTORY_LENGTH = 1000
 
 
 class Monitor:
-    """What is reported of one search, and the limits under which it runs.
+    """Progress of one search, reported through a `Context`, and the limits under which it runs.
 
     Parameters
     ----------
@@ -30,12 +30,8 @@ class Monitor:
 
     Attributes
     ----------
-    phase : str
-    done : float or None
-        Which part of the phase is done, where that is known.
-    step : int
-        Swaps taken.
-    n_refits : int
+    phase, done, step, n_refits
+        As in `SubsetRecord`.
     held_back : bool
         True once there was a swap to try when no more were allowed.
     earlier : float
@@ -55,8 +51,6 @@ class Monitor:
         self.step = self.n_refits = self._n_features = 0
         self.earlier, self._psi = 0.0, math.inf
         self.held_back = False
-
-    # --- limits
 
     @property
     def elapsed(self) -> float:
@@ -83,21 +77,19 @@ class Monitor:
 
     def may_swap(self) -> bool:
         """Return whether one more swap may be taken; a refusal is remembered."""
-        if self._is_held_back(0):
-            self.held_back = True
+        self.held_back |= not self._allows(0)
         return not self.held_back
 
-    def _is_held_back(self, taken: int) -> bool:
+    def _allows(self, taken: int) -> bool:
         taken += self.step
         if self.parent is not None:
-            return self.parent._is_held_back(taken)
-        return self.ctx is not None and not self.ctx.may_step(taken)
+            return self.parent._allows(taken)
+        return self.ctx is None or self.ctx.may_step(taken)
 
-    # --- work that is recorded
-
-    def once(self, work: Callable[[], Value]) -> Value:
-        """Return the result of `work`; a resumed run takes it from the checkpoint."""
-        return work() if self.ctx is None else self.ctx.once(work)
+    @property
+    def once(self) -> Callable[[Callable[[], Value]], Value]:
+        """A function that returns the result of some work; a resumed run takes it from the checkpoint."""
+        return _done if self.ctx is None else self.ctx.once
 
     def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
         """Apply `step` until its second result is True."""
@@ -107,8 +99,6 @@ class Monitor:
         while not last:
             at, last = step(at)
         return at
-
-    # --- reports
 
     def enter(self, phase: Phase) -> None:
         """Report a new phase."""
@@ -135,13 +125,8 @@ class Monitor:
 
     def as_state(self) -> dict[str, Any]:
         """Return all that has been reported, as plain data."""
-        return {
-            "step": self.step,
-            "n_refits": self.n_refits,
-            "best": (self._psi, self._n_features),
-            "history": tuple(self.history),
-            "seconds": self.elapsed,
-        }
+        best, history = (self._psi, self._n_features), tuple(self.history)
+        return {"step": self.step, "n_refits": self.n_refits, "best": best, "history": history, "seconds": self.elapsed}
 
     def take(self, state: dict[str, Any]) -> None:
         """Resume from what `as_state` returned; earlier seconds count in `elapsed` only."""
@@ -149,3 +134,7 @@ class Monitor:
         self._psi, self._n_features = state["best"]
         self.history = deque(state["history"], maxlen=_HISTORY_LENGTH)
         self.earlier = state["seconds"]
+
+
+def _done(work: Callable[[], Value]) -> Value:
+    return work()

@@ -18,7 +18,7 @@ import numpy as np
 
 from levelprox._typing import Features
 from levelprox.subset.fit import Fit
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.swaps import SwapSearch
 
 _LOWER_SHARE = 1e-10  # of ψ: less is rounding

@@ -2,24 +2,9 @@
 
     ψ(x) = Σ_i p_i max(lo_i s_i, hi_i s_i),      s_i = ⟨a_i, x⟩ + o_i − b_i,      p_i = sample weight / Σ
 
-has a minimiser at which as many margins as there are features are at their kinks: the basis B, with A_B invertible.
-With g = Σ_{i∉B} u_i a_i, u_i = p_i lo_i or p_i hi_i, such a vertex is a minimiser if
-
-    u_B = −A_B⁻ᵀ g      has      p_i lo_i ≤ u_i ≤ p_i hi_i      for all i in B.
-
-Where u_i is beyond its bounds, ψ falls along the edge on which all of B but i stay at their kinks. On it ψ is convex
-and piecewise linear, and its minimum is a weighted median of the places where other margins meet their kinks. The one
-met there replaces i in B. This is the simplex method with long steps: Barrodale and Roberts (1973), SIAM Journal on
-Numerical Analysis 10(5).
-
-**Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
-(Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
-depend on others are left out, unless their coefficients must not be negative. Rows x_j are added to the samples: with
-slope 0, to begin with; or, where x_j ≥ 0 is required, with a slope below 0 that is steeper than ψ.
-The coefficients are then computed from the columns as they are, with residuals in extended precision.
-
-**Degenerate vertices.** Kinks are moved by 1e-9 of the mean residual, each by another amount, so that no two are met at
-once. u is feasible wherever the kinks are; the vertex is computed with the kinks where they are.
+is minimised by the simplex method, in coordinates in which the columns are orthonormal (`simplex.py`). Where each class
+is fitted against the others, only the features tie the classes together: over a given set each class is minimised by
+itself.
 
 **Error.** For any u within its bounds and any x*,
 
@@ -42,69 +27,122 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from levelprox._typing import Mask, Matrix, Rows, Vector
+from levelprox._typing import Features, Mask, Matrix, Rows, Vector
+from levelprox.certificate import certify
+from levelprox.certificate.null_model import NullFit
 from levelprox.losses.moreau import Kinked
 from levelprox.methods import Stop
-from levelprox.objectives import LinearModel
+from levelprox.objectives import LinearModel, OneVsRestModel
+from levelprox.problem import FeatureProblem, Problem
+from levelprox.subset.column_cache import Columns
+from levelprox.subset.fit import Fit, begun_at
+from levelprox.subset.simplex import EPS, Coordinates, Simplex, inverse_of, solved
 
-_EPS = 2.0**-52
 _DEPENDENT_SHARE = 2.0**-43  # of the norm of a column: what must be left of it beside the others
-_NEARLY_DEPENDENT_SHARES = (
-    2.0**-36,
-    2.0**-26,
-    2.0**-16,
-)  # the same, where coefficients are so large that rounding matters
+_NEARLY_DEPENDENT_SHARES = (2.0**-36, 2.0**-26, 2.0**-16)  # the same, where rounding of coefficients matters
 _ROUNDING_SHARE = 1e-9  # of ψ: rounding beyond which it does
 _NO_LOSS_SHARE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower than such a one by more
-_REPLACED_SHARE = 1e-12  # the part of a column in another that depends on it
 _BARRIER_FACTOR = 4.0  # times the steepest ψ can be in x_j: the slope where x_j < 0 must not be
 _KINK_MOVE_SHARE = 1e-9  # of the mean residual: by how much kinks are moved
 _LEAST_KINK_MOVE_SHARE = 2.0**-44  # of the largest kink
 _SMALLER_MOVE_FACTOR = 1e-3  # times that: where it was too far
 _REPETITIONS = 3
-_GOLDEN = 0.6180339887498949
-_PIVOT_SHARE = 1e-9  # of ‖row‖‖edge‖: what a pivot must not be below
-_LEVEL_SHARE = 1e-10  # of the slope along an edge: beyond the last kink ψ may be level
-_INDEPENDENT_SHARE = 1e-3  # of the norm of a row: what must be left of it beside others of the first basis
 _EXACT_ERROR_SHARE = 1e-11  # of ψ: an error that needs no repetition
 _POOR_ERROR_SHARE = 1e-7  # of ψ: an error that needs a linear program
-_LEAST_EDGES, _EDGES_PER_FEATURE = 200, 50  # edges, and for each feature
-_FIRST_KINKS = 64  # that are sorted along an edge, for a start
 _HINGE_REACH_FACTOR = 16.0
 _BEYOND_KINK_FACTOR = 4.0  # times the rounding of a margin: how far from its kink it is safe
 _PROGRAM_ENTRIES, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
+_AT_KINKS_SHARE = 0.01  # of the mean residual: then the median says nothing
+_WEIGHT_ROUNDING_SHARE = 1e-9  # of all weights
 
 
 @dataclass(frozen=True, eq=False)
-class Vertex:
-    """A minimiser of ψ over a few features.
+class ExactFit(Fit):
+    """ψ minimised exactly, and what shows it.
 
     Attributes
     ----------
-    x : ndarray
-    psi : float
-    margins : ndarray of shape (n,)
-    slopes : ndarray of shape (n,)
-        Elements of ∂ℓ, one for each sample, with which ψ is stationary at x.
+    slopes : tuple of ndarray of shape (n,)
+        Elements of ∂ℓ, one for each sample, with which ψ is stationary; one array for each class.
     error : float
-        A bound on ψ(x) − min ψ, rounding included.
+        A bound on how far ψ is above its minimum over these features, rounding included.
     rounding : float
-        How far ψ(x) may be off by rounding.
+        How far ψ may be off by rounding.
     removal : ndarray
-        For each coordinate, what min ψ rises by at least if it is set to 0.
+        For each feature, what the minimum rises by at least if it is left out.
     """
 
-    x: Vector
-    psi: float
-    margins: Vector
-    slopes: Vector
-    error: float
-    rounding: float
-    removal: Vector
+    slopes: tuple[Vector, ...] = field(default_factory=tuple)
+    error: float = math.inf
+    rounding: float = 0.0
+    removal: Vector = field(default_factory=lambda: np.empty(0))
+
+
+class ExactRefits:
+    """Exact fits of a model whose loss has kinks.
+
+    Parameters
+    ----------
+    problem : Problem
+        ψ, a `LinearModel` or `OneVsRestModel`, and signs; its level does not matter.
+    """
+
+    def __init__(self, problem: FeatureProblem) -> None:
+        objective = problem.objective
+        assert isinstance(objective, LinearModel | OneVsRestModel)
+        self.problem, self.objective = problem, objective
+        self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
+        self.columns = Columns(self.parts[0])
+        self.noise = self.parts[0].column_noise()
+
+    def __call__(self, features: Features, near: Fit, seconds_left: Callable[[], float]) -> ExactFit:
+        """Minimise ψ over these features, from the coefficients of another fit."""
+        n, width = self.parts[0].n_margins, len(self.parts)
+        columns = [column.dense(n) for column in self.columns(features)]
+        begin = begun_at(near, features, width).reshape(-1, width)
+        signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
+        coordinates = dict[float, Coordinates]()  # of all classes
+        noise = None if self.noise is None else self.noise[features]
+        found = [
+            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, coordinates, noise)
+            for k, part in enumerate(self.parts)
+        ]
+        x = np.stack([one.x for one in found], axis=1).ravel()
+        margins = found[0].margins if width == 1 else np.stack([one.margins for one in found]).T
+        psi, error, rounding = (math.fsum(getattr(one, name) for one in found) for name in ("psi", "error", "rounding"))
+        slopes, removal = tuple(one.slopes[0] for one in found), np.sum([one.removal for one in found], axis=0)
+        return ExactFit(features, x, psi, margins, slopes=slopes, error=error, rounding=rounding, removal=removal)
+
+    def distance(self, fit: Fit) -> float:
+        """Return how far margins are from their kinks: the weighted median, or the mean where most are at kinks."""
+        margins = fit.margins.reshape(self.parts[0].n_margins, -1)
+        off = np.concatenate([np.abs(margins[:, k] - part.target) for k, part in enumerate(self.parts)])
+        weight = self.objective.sample_weight
+        share = np.ones(margins.shape[0]) if weight is None else weight
+        share = np.tile(share, len(self.parts))
+        share = share / share.sum()
+        order = np.argsort(off, kind="stable")
+        middle = off[order[np.searchsorted(np.cumsum(share[order]), 0.5 - _WEIGHT_ROUNDING_SHARE)]]
+        mean = float(np.sum(share * off))
+        return (float(middle) if middle > _AT_KINKS_SHARE * mean else mean) or 1.0
+
+    def stationarity(self, fit: Fit, null: NullFit, seconds: float) -> float:
+        """Return dist∞(0, ∂ψ) over the features of a fit, from the data, relative to the null fit's gradient."""
+        if not fit.features.size:
+            return 0.0
+        rows, worst = fit.x.reshape(-1, len(self.parts)), 0.0
+        signs = self.problem.restrict(fit.features).must_be_nonnegative() if len(self.parts) == 1 else None
+        for k, part in enumerate(self.parts):
+            free = Problem.unconstrained(part.restrict(fit.features), signs)
+            hint = fit.slopes[k] if isinstance(fit, ExactFit) else None
+            own = replace(null, x=null.x.reshape(-1, len(self.parts))[fit.features, k])
+            found = certify(free, np.ascontiguousarray(rows[:, k]), own, hint=hint, seconds=seconds)
+            worst = max(worst, found.stationarity / null.scale)
+        return worst
 
 
 def minimised(
@@ -115,8 +153,8 @@ def minimised(
     seconds_left: Callable[[], float] = lambda: math.inf,
     coordinates: dict[float, Coordinates] | None = None,
     noise: Vector | None = None,
-) -> Vertex:
-    """Minimise ψ over a few features.
+) -> ExactFit:
+    """Minimise ψ of one class over a few features.
 
     Parameters
     ----------
@@ -141,15 +179,13 @@ def minimised(
         If no time is left before there is a vertex.
     """
     known = {} if coordinates is None else coordinates
-    whole = best = _Refit(model, columns, nonnegative, seconds_left, known, noise=noise)(near)
+    whole = best = _VertexRefit(model, columns, nonnegative, seconds_left, known, noise=noise)(near)
     for dependent in _NEARLY_DEPENDENT_SHARES:
-        if (
-            not whole.rounding > _ROUNDING_SHARE * whole.psi
-            or whole.psi + whole.rounding <= _NO_LOSS_SHARE * _size_of_targets(model)
-        ):
+        no_loss = whole.psi + whole.rounding <= _NO_LOSS_SHARE * _size_of_targets(model)
+        if no_loss or not whole.rounding > _ROUNDING_SHARE * whole.psi:
             break
         try:
-            refit = _Refit(model, columns, nonnegative, seconds_left, known, dependent, noise)
+            refit = _VertexRefit(model, columns, nonnegative, seconds_left, known, dependent, noise)
         except Stop:
             break
         fewer = refit(near)
@@ -166,76 +202,8 @@ def _size_of_targets(model: LinearModel) -> float:
     return model.loss.lipschitz * float(np.sum(share * sizes) / share.sum())
 
 
-class Coordinates:
-    """T and the rows in the coordinates w: samples, then the coordinates x_j scaled to norm 1.
-
-    Parameters
-    ----------
-    columns : list of ndarray of shape (n,)
-        Of the samples of positive weight.
-    share : ndarray of shape (n,)
-        Their weights, which add up to 1.
-    nonnegative : ndarray of bool
-    seconds_left : callable
-    dependent : float
-        Of the norm of a column: what must be left of it beside the others.
-    uncentred : ndarray, optional
-        How large the entries of the columns are before they are centred, if these count in place of smaller norms.
-
-    Raises
-    ------
-    Stop
-        If no time is left.
-    """
-
-    def __init__(
-        self,
-        columns: list[Vector],
-        share: Vector,
-        nonnegative: Mask,
-        seconds_left: Callable[[], float],
-        dependent: float,
-        uncentred: Vector | None = None,
-    ) -> None:
-        m, n = len(columns), share.size
-        size = np.array([float(np.max(np.abs(column), initial=0.0)) for column in columns])
-        self.unit = np.ldexp(1.0, np.frexp(np.where(size > 0, size, 1.0))[1])  # powers of two round nothing
-        samples, T, beside = np.empty((m, n)), np.zeros((m, m)), list[Vector]()
-        self.replaced = np.zeros(m, np.bool_)  # by columns that are left out
-        rank = 0
-        for j in np.argsort(nonnegative, kind="stable"):
-            if not seconds_left() > 0:
-                raise Stop
-            column, combination = columns[j] / self.unit[j], np.zeros(m)
-            combination[j] = 1.0
-            norm = math.sqrt(float(np.sum(share * column**2)))
-            for _ in range(2):
-                along = np.einsum("ri,i->r", samples[:rank], share * column)
-                column = column - np.einsum("r,ri->i", along, samples[:rank])
-                combination = combination - T[:, :rank] @ along
-            left = math.sqrt(float(np.sum(share * column**2)))
-            whole = norm if uncentred is None else max(norm, float(uncentred[j] / self.unit[j]))
-            if left > dependent * whole:
-                samples[rank], T[:, rank] = column / left, combination / left
-                rank += 1
-            elif nonnegative[j] and norm > 0:
-                beside.append(combination)
-            else:
-                self.replaced |= np.abs(combination) > _REPLACED_SHARE
-        self.rank, self.dimension = rank, rank + len(beside)
-        T[:, rank : self.dimension] = np.array(beside).reshape(len(beside), m).T
-        self.T = T[:, : self.dimension]
-        length = np.sqrt(np.sum(self.T**2, axis=1))
-        self.kept = np.flatnonzero(length > 0)
-        self.length = length[self.kept]
-        self.rows = np.zeros((self.dimension, n + self.kept.size))
-        self.rows[:rank, :n] = samples[:rank]
-        self.rows[:, n:] = (self.T[self.kept] / self.length[:, None]).T
-        self.row_length = np.sqrt(np.einsum("ri,ri->i", self.rows, self.rows))
-
-
-class _Refit:
-    """One refit.
+class _VertexRefit(Simplex):
+    """One refit: the vertex, its coefficients and its error.
 
     Rows are the samples of positive weight, n of them, and then the coordinates x_j that are not left out.
     """
@@ -251,40 +219,35 @@ class _Refit:
         noise: Vector | None = None,
     ) -> None:
         assert isinstance(model.loss, Kinked)
-        self.model, self.whole, self.nonnegative, self.seconds_left = model, columns, nonnegative, seconds_left
+        self.model, self.whole, self.nonnegative = model, columns, nonnegative
         self.noise = np.zeros(len(columns)) if noise is None else noise
         share = np.ones(model.n_margins) if model.sample_weight is None else model.sample_weight
         self.counts = slice(None) if np.all(share > 0) else np.flatnonzero(share > 0)
         self.columns = [column[self.counts] for column in columns]
         self.share = share[self.counts] / share.sum()
-        self.n = self.share.size
         low, high = model.loss.slopes(model.target[self.counts])
         self.flattest = float(min(np.min(-low), np.min(high)))
         kinks = (model.target - model.origin)[self.counts]
         if dependent not in known:
-            uncentred = self.noise / _EPS if dependent > _DEPENDENT_SHARE else None
+            uncentred = self.noise / EPS if dependent > _DEPENDENT_SHARE else None
             known[dependent] = Coordinates(self.columns, self.share, nonnegative, seconds_left, dependent, uncentred)
-        found = known[dependent]
-        self.unit, self.T, self.rank, self.dimension = found.unit, found.T, found.rank, found.dimension
-        self.kept, self.length, self.replaced = found.kept, found.length, found.replaced
-        self.rows, self.row_length = found.rows, found.row_length
+        at, steepest = known[dependent], model.loss.lipschitz
+        self.unit, self.T, self.rank, self.kept = at.unit, at.T, at.rank, at.kept
         # The slopes where x_j < 0 must not be: ψ is less steep in x_j.
-        steep = [
-            _BARRIER_FACTOR * float(np.sum(self.share * np.abs(self.columns[j]))) / self.unit[j] for j in self.kept
-        ]
-        held = np.where(nonnegative[self.kept], model.loss.lipschitz * np.array(steep) * self.length, 0.0)
-        self.low = np.concatenate([self.share * low, -held])
-        self.high = np.concatenate([self.share * high, np.zeros(self.kept.size)])
-        self.kinks = np.concatenate([kinks, np.zeros(self.kept.size)])
+        steep = [_BARRIER_FACTOR * float(np.sum(self.share * np.abs(self.columns[j]))) / at.unit[j] for j in at.kept]
+        held = np.where(nonnegative[at.kept], steepest * np.array(steep) * at.length, 0.0)
+        none = np.zeros(at.kept.size)
+        low, high = np.concatenate([self.share * low, -held]), np.concatenate([self.share * high, none])
+        super().__init__(at, low, high, np.concatenate([kinks, none]), steepest, seconds_left)
 
-    def __call__(self, near: Vector) -> Vertex:
+    def __call__(self, near: Vector) -> ExactFit:
         if not self.dimension:
             return self._vertex(np.empty(0, np.intp), np.where(self.kinks < 0, self.high, self.low))
-        w = self._coordinates(near)
+        w = self.at.of_coefficients(near, self.columns, self.share)
         # Moves below the last digits of the kinks move none, as where only samples with little weight have residuals.
         least = _LEAST_KINK_MOVE_SHARE * float(np.max(np.abs(self.kinks), initial=0.0))
-        move = max(_KINK_MOVE_SHARE * self._size(self._moved(w) - self.kinks), least)
-        basis, u = self._descended(self._basis_near(w), move)
+        move = max(_KINK_MOVE_SHARE * self._size(self.moved(w) - self.kinks), least)
+        basis, u = self.descended(self.basis_near(w), move)
         best = self._vertex(basis, u)
         for _ in range(_REPETITIONS):
             if best.error <= _EXACT_ERROR_SHARE * best.psi + 8 * best.rounding or self.seconds_left() <= 0:
@@ -293,7 +256,7 @@ class _Refit:
             move = min(
                 _SMALLER_MOVE_FACTOR * move, _KINK_MOVE_SHARE * self._size(best.margins[self.counts] - self._targets())
             )
-            basis, u = self._descended(basis, move)
+            basis, u = self.descended(basis, move)
             vertex = self._vertex(basis, u)
             if not vertex.error < best.error / 2:
                 break
@@ -309,111 +272,16 @@ class _Refit:
         """Return the mean residual."""
         return float(np.sum(self.share * np.abs(residuals[: self.n])))
 
-    def _coordinates(self, x: Vector) -> Vector:
-        """Return w with Tw = x, as near as the columns that are not left out allow."""
-        w, scaled = np.zeros(self.dimension), x * self.unit
-        margins = np.zeros(self.n)
-        for column, step in zip(self.columns, x, strict=True):
-            margins += step * column
-        w[: self.rank] = np.einsum("ri,i->r", self.rows[: self.rank, : self.n], self.share * margins)
-        if self.rank < self.dimension:
-            rest = scaled - self.T[:, : self.rank] @ w[: self.rank]
-            w[self.rank :] = np.linalg.lstsq(self.T[:, self.rank :], rest, rcond=None)[0]
-        return w
-
-    def _moved(self, w: Vector) -> Vector:
-        """Return how all rows change with w."""
-        return np.asarray(np.einsum("r,ri->i", w, self.rows), np.float64)
-
-    def _descended(self, basis: Rows, move: float) -> tuple[Rows, Vector]:
-        """Follow edges for as long as ψ falls, with moved kinks; return the last basis and its u."""
-        kinks = self.kinks + move * (0.5 + np.modf(_GOLDEN * np.arange(1, self.kinks.size + 1))[0] / 2)
-        rounding = 4 * _EPS * (math.sqrt(self.n) + 100)  # of a slope, relative to the terms that it is summed from
-        u = np.zeros(kinks.size)
-        for _ in range(_LEAST_EDGES + _EDGES_PER_FEATURE * self.dimension):
-            matrix = self.rows[:, basis].T
-            inverse = _inverse(matrix)
-            w = inverse @ kinks[basis]
-            w = w + inverse @ (kinks[basis] - matrix @ w)
-            s = self._moved(w) - kinks
-            u = np.where(s > 0, self.high, self.low)
-            u[basis] = 0.0
-            gradient, terms = np.einsum("ri,i->r", self.rows, u), float(np.sum(np.abs(u) * self.row_length))
-            y = -(gradient @ inverse)
-            y = y - (gradient + y @ matrix) @ inverse
-            low, high = self.low[basis], self.high[basis]
-            beyond = np.maximum(y - high, low - y)
-            slope = beyond / np.sqrt(np.sum(inverse**2, axis=0))  # of ψ along each edge
-            u[basis] = np.clip(y, low, high)
-            leaves = int(np.argmax(slope))
-            # Samples with nearly all of the weight may have no slope left: it is then that of the others.
-            flat = rounding * min(self.model.loss.lipschitz, terms)
-            if not slope[leaves] > flat or self.seconds_left() <= 0:
-                break
-            edge = inverse[:, leaves] * (1.0 if y[leaves] > high[leaves] else -1.0)
-            enters = self._met(s, edge, basis, float(beyond[leaves]))
-            if enters is None:
-                break
-            basis = basis.copy()
-            basis[leaves] = enters
-        return basis, u
-
-    def _met(self, s: Vector, edge: Vector, basis: Rows, falls: float) -> int | None:
-        """Return the row whose kink is at the minimum of ψ along an edge; None where rounding leaves none."""
-        v = self._moved(edge)
-        v[basis] = 0.0
-        pivot = _PIVOT_SHARE * math.sqrt(float(np.sum(edge**2)))
-        ahead = np.flatnonzero((s * v < 0) & (np.abs(v) > pivot * self.row_length))
-        t = -s[ahead] / v[ahead]
-        rise = (self.high - self.low)[ahead] * np.abs(v[ahead])
-        count = min(_FIRST_KINKS, t.size)
-        while count:
-            first = np.flatnonzero(t <= np.partition(t, count - 1)[count - 1])
-            first = first[np.argsort(t[first], kind="stable")]
-            place = int(np.searchsorted(np.cumsum(rise[first]), (1 - _LEVEL_SHARE) * falls))
-            if place < first.size:
-                return int(ahead[first[place]])
-            count = min(4 * count, t.size) if count < t.size else 0
-        return None
-
-    def _basis_near(self, w: Vector) -> Rows:
-        """Return independent rows that are near their kinks at w, the nearest first, completed by any others."""
-        s = np.abs(self._moved(w) - self.kinks)
-        nearest = np.argsort(s[: self.n], kind="stable")[: 3 * self.dimension]
-        candidates = np.concatenate([nearest, self.n + np.argsort(s[self.n :], kind="stable")])
-        left, size, basis = self.rows[:, candidates], self.row_length[candidates], list[int]()
-        while len(basis) < self.dimension:
-            norm = np.sqrt(np.sum(left**2, axis=0))
-            suitable = norm > _INDEPENDENT_SHARE * size
-            if not np.any(suitable):  # of all rows the most independent one
-                candidates, left, size = np.arange(self.row_length.size), self._beside(basis), np.zeros(1)
-                norm = np.sqrt(np.sum(left**2, axis=0))
-                suitable = norm == np.max(norm)
-            place = int(np.argmax(suitable))
-            basis.append(int(candidates[place]))
-            direction = left[:, place] / norm[place]
-            left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))
-        return np.array(basis, np.intp)
-
-    def _beside(self, basis: list[int]) -> Matrix:
-        """Return what is left of all rows beside those of a part of a basis."""
-        left, directions = self.rows, np.linalg.qr(self.rows[:, basis])[0]
-        for direction in (*directions.T, *directions.T):
-            left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))
-        return np.asarray(left, np.float64)
-
-    def _vertex(self, basis: Rows, u: Vector) -> Vertex:
+    def _vertex(self, basis: Rows, u: Vector) -> ExactFit:
         """Return the vertex of a basis, with the kinks where they are, and its error by u."""
         x = self._coefficients(basis)
         margins, psi, rounding = self._values(x)
-        if (
-            self.flattest == 0 and rounding > _ROUNDING_SHARE * psi
-        ):  # rounding of margins on the flat side costs nothing
+        if self.flattest == 0 and rounding > _ROUNDING_SHARE * psi:  # of margins on the flat side it costs nothing
             beyond = self._coefficients(basis, _BEYOND_KINK_FACTOR * self._changes(x))
             others = self._values(beyond)
             if others[1] + others[2] < psi + rounding:
                 x, (margins, psi, rounding) = beyond, others
-        inverse = _inverse(self.rows[:, basis].T)
+        inverse = inverse_of(self.rows[:, basis].T)
         for _ in range(2):
             u = u.copy()
             u[basis] = np.clip(u[basis] - self._imbalance(u) @ inverse, self.low[basis], self.high[basis])
@@ -421,7 +289,8 @@ class _Refit:
         slopes[self.counts] = u[: self.n] / self.share
         gap = self._gap(x, margins, psi, u)
         removal = self._removal(x, basis, inverse, u) if gap < psi else np.zeros(x.size)
-        return Vertex(x, psi, margins, slopes, min(gap, psi) + rounding, rounding, removal)  # no ψ is below 0
+        error, places = min(gap, psi) + rounding, np.arange(x.size)  # no ψ is below 0
+        return ExactFit(places, x, psi, margins, slopes=(slopes,), error=error, rounding=rounding, removal=removal)
 
     def _values(self, x: Vector) -> tuple[Vector, float, float]:
         """Return margins, ψ and how far ψ may be off by rounding."""
@@ -446,7 +315,7 @@ class _Refit:
             kinks = self.kinks[samples]
             if beyond is not None:
                 kinks = kinks + np.where(self.low[samples] == 0, -beyond[samples], beyond[samples])
-            x[free] = _solved(matrix, kinks)
+            x[free] = solved(matrix, kinks)
         x[self.nonnegative] = np.maximum(x[self.nonnegative], 0.0)
         return np.asarray(x / self.unit, np.float64)
 
@@ -460,14 +329,14 @@ class _Refit:
         s = margins[self.counts] - self._targets()
         low, high = self.low[: self.n], self.high[: self.n]
         gap = float(np.sum(np.maximum(low * s, high * s) - u[: self.n] * s))
-        gap += float(np.sum(-u[self.n :] * (x * self.unit)[self.kept] / self.length))
+        gap += float(np.sum(-u[self.n :] * (x * self.unit)[self.kept] / self.at.length))
         if self.flattest > 0:
             reach = 2 * psi / self.flattest
         else:
             reach = _HINGE_REACH_FACTOR * (self._size(s) + self._size(self.kinks))
         left = self._imbalance(u)
         gap += 2 * float(np.sum(np.abs(left[self.rank :])) * np.max(np.abs(x * self.unit), initial=0.0))
-        return gap + reach * float(np.max(np.abs(self._moved(left)[: self.n]), initial=0.0))
+        return gap + reach * float(np.max(np.abs(self.moved(left)[: self.n]), initial=0.0))
 
     def _rounding(self, x: Vector, margins: Vector) -> float:
         """Return how far ψ(x) may be off by rounding."""
@@ -478,10 +347,10 @@ class _Refit:
 
     def _changes(self, x: Vector) -> Vector:
         """Return how far rounding may move the margins at x, one number for each sample."""
-        terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts]) + self.noise @ np.abs(x) / _EPS
+        terms = np.abs(self._targets()) + np.abs(self.model.origin[self.counts]) + self.noise @ np.abs(x) / EPS
         for column, coefficient in zip(self.columns, x, strict=True):
             terms = terms + np.abs(coefficient * column)
-        return np.asarray(2 * _EPS * terms, np.float64)
+        return np.asarray(2 * EPS * terms, np.float64)
 
     def _removal(self, x: Vector, basis: Rows, inverse: Matrix, u: Vector) -> Vector:
         """Return a bound on what min ψ rises by where one coefficient is set to 0.
@@ -491,7 +360,7 @@ class _Refit:
         """
         found = np.zeros(x.size)
         low, high = np.maximum(u - self.low, 0.0)[basis], np.maximum(self.high - u, 0.0)[basis]
-        places = np.flatnonzero((x != 0) & ~self.replaced)
+        places = np.flatnonzero((x != 0) & ~self.at.replaced)
         if places.size:
             step = -np.sign(x[places])[:, None] * (self.T[places] @ inverse)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -499,7 +368,7 @@ class _Refit:
             found[places] = np.abs(x[places]) * self.unit[places] * np.min(room, axis=1)
         return np.where(np.isfinite(found), found * (1 - _KINK_MOVE_SHARE), 0.0)
 
-    def _by_linear_program(self, best: Vertex) -> Vertex:
+    def _by_linear_program(self, best: ExactFit) -> ExactFit:
         """Return the best of a vertex and those that HiGHS leads to, where there is time for it."""
         limit = min(_PROGRAM_SECONDS, self.seconds_left())
         if self.rows.size > _PROGRAM_ENTRIES or not limit > 0:
@@ -517,27 +386,7 @@ class _Refit:
         )
         if found.status != 0 or found.x is None:
             return best
-        basis = self._basis_near(unit * found.eqlin.marginals)
+        basis = self.basis_near(unit * found.eqlin.marginals)
         at_optimum = self._vertex(basis, np.clip(share * found.x, self.low, self.high))
-        descended = self._vertex(*self._descended(basis, 0.0))
+        descended = self._vertex(*self.descended(basis, 0.0))
         return min(best, at_optimum, descended, key=lambda vertex: vertex.error)
-
-
-def _inverse(matrix: Matrix) -> Matrix:
-    """Return the inverse of a small matrix; a pseudo-inverse where it has none."""
-    try:
-        return np.asarray(np.linalg.inv(matrix), np.float64)
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.pinv(matrix), np.float64)
-
-
-def _solved(matrix: Matrix, right: Vector) -> Vector:
-    """Solve a small linear system, with residuals in extended precision."""
-    try:
-        x = np.linalg.solve(matrix, right)
-        for _ in range(2):
-            residual = right.astype(np.longdouble) - matrix.astype(np.longdouble) @ x.astype(np.longdouble)
-            x = x + np.linalg.solve(matrix, residual.astype(np.float64))
-    except np.linalg.LinAlgError:
-        x = np.linalg.lstsq(matrix, right, rcond=None)[0]
-    return np.asarray(x, np.float64)

@@ -4,7 +4,7 @@
 replaces each kink, over a width of the size of the residuals. So
 
 1. sets are found with the envelope at a few widths (`smooth_search.py`), and each is refitted exactly with the loss
-   itself (`nonsmooth_sets.py`);
+   itself (`nonsmooth_refit.py`);
 2. from the best of them swaps are tried with the loss itself, and taken for as long as ψ falls; where fewer than k
    features are in the set, one more is added for as long as one gains more than rounding.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -27,12 +27,13 @@ import numpy as np
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
-from levelprox.methods import Progress, Stop
+from levelprox.methods import Context, Progress, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
+from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.nonsmooth_sets import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.result import Phase
 from levelprox.subset.second_order import known_as_arrays, known_of_arrays
 from levelprox.subset.smooth_search import SmoothSearch
@@ -90,14 +91,17 @@ class NonsmoothSearch(Search):
         self.examined = self.additions_examined = 0
         self.multiplier, self.addition = math.nan, cast("int | None", None)
 
-    def _fits(self) -> Iterator[Fit]:
+    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
+        """Find sets with envelopes and yield the best one; then swap and add features with the loss itself."""
+        if not self.null.examined:
+            return Status.TIME_LIMIT
         self.monitor.improved(self.best.psi, 0)
         self.monitor.check()
         everything = np.arange(self.problem.n_features)
         if self.problem.n_counted <= self.k and self.problem.allows(everything):
             self._keep(self._fitted_once(everything, self.best))
-            self.multiplier = 0.0
-            return
+            self.multiplier, self.complete = 0.0, True
+            return None
         if self.k > 0 and not self._is_perfect():
             self._begin_with(self.start)
             counted = self.problem.counted(everything)
@@ -109,6 +113,8 @@ class NonsmoothSearch(Search):
         yield self.best
         self.monitor.enter("proof")
         self._improve()
+        self.complete = True
+        return None
 
     def _improve(self) -> None:
         """Swap and add features for as long as ψ falls; a set that comes twice ends this."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -80,13 +80,18 @@ class RemoteSearch(Search):
         self.addition: Addition | None = None
         return self.best
 
-    def _fits(self) -> Iterator[Fit]:
+    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
+        """Yield the best set after each start, then look for the best addition."""
+        if not self.null.examined:
+            return Status.TIME_LIMIT
         self.monitor.improved(self.best.psi, self.problem.counted(self.best.features).size)
         for start in self._starts(self.best):
             self.monitor.enter("exchanges")
             self._improve(start)
             yield self.best
         self.addition = self._best_addition(self.best)
+        self.complete = True
+        return None
 
     def _starts(self, null: RemoteFit) -> Iterator[RemoteFit]:
         """Yield fits from whose second-order models swaps begin."""

@@ -304,18 +304,8 @@ class Subset:
     @property
     def certificate(self) -> SubsetCertificate:
         """What is shown of the set, in figures."""
-        return SubsetCertificate(
-            self.psi,
-            int(self.support.size),
-            self.k,
-            self.stationarity,
-            self.exchanges,
-            self.multiplier,
-            self.addition,
-            self.additions,
-            self.spent,
-            self.budget,
-        )
+        shown = (self.exchanges, self.multiplier, self.addition, self.additions, self.spent, self.budget)
+        return SubsetCertificate(self.psi, int(self.support.size), self.k, self.stationarity, *shown)
 
     def __repr__(self) -> str:
         return f"Subset({self.status}: loss={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"

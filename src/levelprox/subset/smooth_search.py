@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -29,6 +29,7 @@ import numpy as np
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
+from levelprox.methods import Context
 from levelprox.methods.continuation import is_expensive
 from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
@@ -37,11 +38,11 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
-from levelprox.result import Iterate
+from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
-from levelprox.subset.fit import Fit, lowest
-from levelprox.subset.local_search import Answer, Search, sets_by_continuation
+from levelprox.subset.fit import Fit, lowest, sharpened
+from levelprox.subset.local_search import Answer, Search, best_by_continuation
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.newton import last_digits
@@ -104,26 +105,25 @@ class SmoothSearch(Search):
     # --- the null model
 
     def _begin(self) -> Fit:
-        if not self._shares():
-            return self.begin(self.problem, null_fit_in_time(self.problem, self._left()))
-        known = shared(self.problem)  # searches of the same data for other k may have it
-        null = known.null or null_fit_in_time(self.problem, self._left())
-        if null.examined:
+        known = shared(self.problem) if self._shares() else None  # searches of the same data for other k may have it
+        null = (known and known.null) or null_fit_in_time(self.problem, self.monitor.seconds_left())
+        if known is not None and null.examined:
             known.null = null
         return self.begin(self.problem, null)
 
     def begin(self, problem: SubsetProblem, null_fitted: NullFit | None = None) -> Fit:
         """Begin with the null model; where it is given, unpenalized features are yet to be refitted."""
-        self.problem = problem
-        self.null = null_fitted or null_fit(problem, self._left())
+        self.problem, left = problem, self.monitor.seconds_left
+        self.null = null_fitted or null_fit(problem, left())
         unpenalized = problem.unpenalized
-        null = Fit(
-            unpenalized, self.null.x[problem.coordinates(unpenalized)], self.null.psi, self._margins(unpenalized)
-        )
-        tolerance = self.tol * self.null.scale
+        x = self.null.x[problem.coordinates(unpenalized)]
+        null = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
+        gamma, concave = Newton().proximal_weight(problem.objective), surrogate_by_name("concave")
+        how = SolverOptions(Newton(), gamma, concave, self.null, left, None)
         tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
         columns = shared(problem).columns if self._shares() else None
-        self.swaps = SwapSearch(problem, null, self.null, tolerance, self._how(), self.prove, tries, columns)
+        tolerance = self.tol * self.null.scale
+        self.swaps = SwapSearch(problem, null, self.null, tolerance, how, self.prove, tries, columns)
         self.swaps.monitor = self.monitor
         self.swaps.refits.brief = self._is_quick()
         self.moves = None if problem.costs is None else CostMoves(self, problem.costs)
@@ -143,27 +143,36 @@ class SmoothSearch(Search):
 
     # --- the search
 
-    def _fits(self) -> Iterator[Fit]:
+    def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
+        """Yield one improved set after another, then examine the best one."""
+        if not self.null.examined:
+            return Status.TIME_LIMIT
+        once, swaps = self.monitor.once, self.swaps
         try:
             self._fit_unpenalized()
             if self.known is not None:
                 known = self.problem.with_unpenalized(self.known)
-                self.swaps.remember(self.monitor.once(lambda: self.swaps.roughly(known, self.swaps.best)))
+                swaps.remember(once(lambda: swaps.roughly(known, swaps.best)))
         finally:
-            if self.swaps.best_so_far() is self.swaps.best:
-                self.monitor.improved(self.swaps.best.psi, 0)
+            if swaps.best_so_far() is swaps.best:
+                self.monitor.improved(swaps.best.psi, 0)
         for fit in self.sets():
             yield fit
-            if self.leaves(self.swaps.best):
+            if self.may_end(swaps.best):
                 break
-        if self.leaves(self.swaps.best, last=True):
-            return
-        if not self._is_quick():
-            self._examined, self._addition = self._shown()
-        if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
-            self.swaps.best = self._to_the_last_digits(self.swaps.best)
-        else:
-            self.swaps.best = self.swaps.refits.sharpened(self.swaps.best)
+        if not self.may_end(swaps.best, last=True):
+            if not self._is_quick():
+                examined = self._examine_swaps() if self.k > 0 else 0
+                addition = once(swaps.best_addition)
+                while self._takes_in(addition):
+                    examined, addition = self._examine_swaps(), once(swaps.best_addition)
+                self._examined, self._addition = examined, addition
+            if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
+                swaps.best = self._to_the_last_digits(swaps.best)
+            else:
+                swaps.best = sharpened(swaps.refits, swaps.best)
+        self.complete = True
+        return None
 
     def sets(self) -> Iterator[Fit]:
         """Yield sets that swaps no longer improve, as far as estimates tell, one for each start."""
@@ -183,20 +192,11 @@ class SmoothSearch(Search):
         if self.objective.convex_start is not None:
             self.swaps.keep(self.monitor.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
 
-    def leaves(self, fit: Fit, last: bool = False) -> bool:
-        """Return whether the search is to end with a set."""
+    def may_end(self, fit: Fit, last: bool = False) -> bool:
+        """Return whether the caller ends the search with a set (`leave`)."""
         if self.leave is not None and not self._ended and not self.monitor.cut_short:
             self._ended = self.leave(self.problem.counted(fit.features), self.whole(fit), last)
         return self._ended
-
-    def _shown(self) -> tuple[int, Addition]:
-        """Return how many swaps are shown not to lower ψ, and the best addition, after taking all that lower it."""
-        examined = self._examine_swaps() if self.k > 0 else 0
-        addition = self.monitor.once(self.swaps.best_addition)
-        while self._takes_in(addition):
-            examined = self._examine_swaps()
-            addition = self.monitor.once(self.swaps.best_addition)
-        return examined, addition
 
     def _examine_swaps(self) -> int:
         """Return how many swaps are shown not to lower ψ, after taking all that do."""
@@ -241,21 +241,17 @@ class SmoothSearch(Search):
 
     # --- which kind of search
 
-    def _is_found_by_models(self) -> bool:
-        """Return whether sets come from second-order models over all features."""
-        return is_found_by_models(self.problem)
-
     def _is_quick(self) -> bool:
         """Return whether nothing is to be shown, and the search may end earlier for it.
 
         Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
         """
         curved = self.objective.self_concordance != 0
-        return not self.examine and (self._is_found_by_models() or curved or can_be_narrowed(self.problem))
+        return not self.examine and (is_found_by_models(self.problem) or curved or can_be_narrowed(self.problem))
 
     def _is_narrowed(self) -> bool:
         """Return whether sets come from second-order models over some of the features, as for fits of folds."""
-        return self._is_quick() and not self._is_found_by_models() and can_be_narrowed(self.problem)
+        return self._is_quick() and not is_found_by_models(self.problem) and can_be_narrowed(self.problem)
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k know some of what this one needs."""
@@ -295,10 +291,11 @@ class SmoothSearch(Search):
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
         first = once(lambda: self.swaps.fitted(problem.with_unpenalized(chosen[: self.k])))
         self.swaps.keep(first)
-        if self.swaps.is_perfect(first) or self.leaves(first):
+        if self.swaps.is_perfect(first) or self.may_end(first):
             return
         self.monitor.enter("continuation")
-        yield once(lambda: self._best_of_continuation(first))
+        brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
+        yield once(lambda: first if brief else best_by_continuation(self.swaps, first))
         self.monitor.enter("forward")
         yield once(lambda: self._backward(chosen))
         yield first
@@ -352,46 +349,6 @@ class SmoothSearch(Search):
             least = np.argsort(costs(self.problem, fit), kind="stable")[: max(1, (surplus - self.k) // 2)]
             fit = self.swaps.roughly(np.delete(fit.features, least), fit)
         return self.swaps.fitted(fit.features, fit)
-
-    def _best_of_continuation(self, direct: Fit) -> Fit:
-        """Return the best of the sets that a continuation in the threshold passes."""
-        problem, objective = self.problem, self.objective
-        brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
-        if brief or self._is_piecewise_linear() or is_expensive(problem):
-            return direct
-        curvature = np.einsum("jaa->j", objective.feature_hessians_of(self._margins(problem.unpenalized)))
-        scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
-        scale[objective.unpenalized] = 1.0
-        wide = np.repeat(scale, problem.width)
-        assert self.null.gradient is not None
-        start = Iterate(wide * self.null.x, self.null.psi, self.null.gradient / wide)
-        at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)
-        scaled = replace(problem, objective=objective.scaled(scale))
-        size = float(np.max(problem.sizes(start.gradient), initial=0.0))
-        null = NullFit(start.x, start.psi, None, size or 1.0)
-        how = replace(self._how(), null=null, gamma=Newton().proximal_weight(scaled.objective))
-        best, columns = direct, self.swaps.refits.columns
-        columns.forget()  # the stages have others
-        for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
-            self.swaps.n_grad += n_grad
-            self.swaps.check_time()
-            if end.stop == "interrupted":
-                raise KeyboardInterrupt
-            fit = self.swaps.fitted(features)
-            columns.forget()
-            best = fit if fit.psi < best.psi else best
-        return best
-
-    def _is_piecewise_linear(self) -> bool:
-        """Return whether no more samples bend at the null fit than it has coefficients.
-
-        So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
-        """
-        objective = self.objective
-        if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
-            return False
-        bend = objective.bend_of(self._margins(self.problem.unpenalized), True)
-        return int(np.count_nonzero(bend)) <= self.problem.unpenalized.size
 
     # --- the end
 
@@ -454,20 +411,6 @@ class SmoothSearch(Search):
         """Resume from what `memory` returned."""
         self.swaps.take(memory["swaps"])
         self.monitor.take(memory["watch"])
-
-    # --- small things
-
-    def _how(self) -> SolverOptions:
-        gamma = Newton().proximal_weight(self.problem.objective)
-        return SolverOptions(Newton(), gamma, surrogate_by_name("concave"), self.null, self._left, None)
-
-    def _margins(self, features: Features) -> Vector:
-        part = self.objective.restrict(features)
-        z: Vector = part.margins(self.null.x[self.problem.coordinates(features)])
-        return z
-
-    def _left(self) -> float:
-        return self.monitor.seconds_left()
 
 
 def is_found_by_models(problem: SubsetProblem) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -123,7 +124,7 @@ class SwapSearch(SetFits):
         visited = set[bytes]()
         while not self.monitor.held_back and self.best.features.tobytes() not in visited:
             visited.add(self.best.features.tobytes())
-            examined, better = self.monitor.once(lambda: self._examine(self.best))
+            examined, better = self.monitor.once(partial(self._examine, self.best))
             if better is None:
                 return examined
             if self.monitor.may_swap():

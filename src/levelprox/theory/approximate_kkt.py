@@ -167,7 +167,7 @@ def nearby_kkt(
         return _by_the_proof(problem, subproblem, point, solution, again)
     delta = float(np.sum((point - solution.x) ** 2))
     left = max(0.0, deadline - time.monotonic())
-    return min(_at(replace(problem, objective=objective), solution, delta, left), key=lambda near: near.epsilon)
+    return min(_at(problem.with_objective(objective), solution, delta, left), key=lambda near: near.epsilon)
 
 
 def expected_kkt(runs: Sequence[Nearby]) -> ExpectedKKT:

@@ -247,7 +247,7 @@ def test_the_same_solution(place: str, loss: Loss, stored: str) -> None:
 
 
 class Spy:
-    """Sizes of the tensors that leave the device, however they do: each crossing as often as it is asked for."""
+    """Sizes of the tensors that leave the device, however they do: each crossing is counted."""
 
     WAYS = ("cpu", "numpy", "item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__array__")
 
@@ -262,7 +262,7 @@ class Spy:
     def _noting(self, name: str, original: Any) -> Any:
         def noting(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
             moves = name != "to" or any(isinstance(one, str | torch.device) for one in (*args, *options.values()))
-            # `.cpu().numpy()` is one crossing, and so is whatever a method calls itself.
+            # `.cpu().numpy()` is one crossing, and so are calls inside a method.
             if moves and self.depth == 0 and name != "numpy":
                 self.sizes.append(tensor.numel())
             self.depth += 1
@@ -297,7 +297,7 @@ def test_only_gradients_come_back(
     assert str(result.status) == "solved"
     assert result.certificate.n_nonzero <= 25
     large = [size for size in spy.sizes if size >= d]
-    # Sizes and means of columns come once, for the loss and for its convex start; they are no looks.
+    # Sizes and means of columns come once, for the loss and for its convex start; they are no full passes.
     assert len(large) - 4 <= model.traffic.full_gradients <= len(large)
     assert max(large) <= d + 2
     # What the samples count is what has crossed, in float64 or less.

@@ -139,7 +139,7 @@ def test_every_smooth_loss_is_solved_as_in_one_piece(loss: Loss) -> None:
     constraint = constraints.MCP.from_threshold(0.5)
     far, near = InMemory.cut(X, b, 4).model(Form(loss, True)), LinearModel(X, b, loss, fit_intercept=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the sigmoid has no minimiser here, whoever looks for it
+        warnings.simplefilter("ignore")  # the sigmoid has no minimiser here, for any method
         a, c = (solve(Problem(psi, constraint, 2.5 * constraint.cap), start="direct") for psi in (far, near))
     assert a.certificate.psi <= c.certificate.psi * (1 + 1e-8)
     if loss.attained or loss.weak_convexity == 0:

@@ -1,4 +1,4 @@
-"""The residual of the KKT system as a function of the multiplier, and the best multiplier, against a slow twin."""
+"""The KKT residual as a function of the multiplier, and the best multiplier, against a slow implementation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Parameters of constraints: refused values, extreme values, and the functions given to Custom."""
+"""Parameters of constraints: rejected values, extreme values, and the functions given to Custom."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.registries import (
     huber_derivative,
 )
 
-# Parameters: what is refused, and what is extreme but fine.
+# Parameters: rejected and extreme values.
 
 GOOD: dict[type[Constraint], dict[str, Any]] = {
     L1: {"lam": 1.0},

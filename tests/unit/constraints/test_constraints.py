@@ -346,7 +346,7 @@ class Odd(L1):
 
 
 class AlwaysDouble(Log):
-    """float64 whatever comes in."""
+    """Return float64 for any input."""
 
     def phi(self, t: Any) -> Any:
         return super().phi(np.asarray(t, dtype=np.float64))

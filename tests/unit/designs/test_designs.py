@@ -1,4 +1,4 @@
-"""Designs: every storage gives the products of the dense matrix, and bad data are refused."""
+"""Designs: every storage gives the products of the dense matrix, and bad data raise errors."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_other_layouts_are_copied_once():
     raw[:] = X[:4, :3]
     assert not raw.flags.aligned
     assert_same_products(as_design(raw), raw)
-    single = X[3:4, :]  # one row or column is contiguous whatever its strides
+    single = X[3:4, :]  # one row or column is contiguous for any strides
     assert np.shares_memory(as_design(single).array, X)
     assert_same_products(as_design(X[:, 2:3]), X[:, 2:3])
 
@@ -405,7 +405,7 @@ def test_entries_at_the_largest_float_are_accepted():
         assert np.all(np.isinf(design.column_squares())) and np.all(np.isinf(design.gram()))
 
 
-# Refusals: each names what is wrong and where.
+# Errors: each names the problem and its position.
 
 
 def refused(X: object, message: str) -> None:

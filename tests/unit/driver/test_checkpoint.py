@@ -107,7 +107,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before_it(tmp_path):
     with pytest.warns(CheckpointWarning, match=r"state: .*damaged; going on from .*state.previous"):
         rest = solve(PROBLEM, checkpoint=file, resume=True)
     np.testing.assert_array_equal(rest.x, reference.x)
-    checkpoint.read(file.with_name("state.previous"))  # which was not given up for the damaged one
+    checkpoint.read(file.with_name("state.previous"))  # which the damaged one did not replace
     file.unlink()
     with pytest.warns(CheckpointWarning, match="there is no such file; going on from"):
         rest = solve(PROBLEM, checkpoint=file, resume=True)

@@ -73,7 +73,7 @@ def test_the_number_of_threads_does_not_matter():
 
 
 def test_every_small_change_shows():
-    """An ulp, a sign, entries, rows or columns exchanged; also in data of zeros and ones, where only places tell."""
+    """An ulp, a sign, entries, rows or columns swapped; also in data of zeros and ones, where only places tell."""
     seen = set()
     for X in (table(8, 6), (table(8, 6) != 0).astype(float)):
         seen.add(mark(X))

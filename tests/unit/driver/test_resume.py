@@ -55,7 +55,7 @@ OBJECTIVES = {
 
 
 class Every(SavedState):
-    """Remembers each state of a run and of those inside it, in the form in which it would be written to a file."""
+    """Stores each state of a run and of those inside it, in the form in which it would be written to a file."""
 
     def __init__(self, root: Every | None = None) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ ESTIMATORS = {
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_model_is_the_same_after_a_break_at_any_step(tmp_path, name, monkeypatch):
-    """A fit that dies at its i-th attempt to keep something, for every i, and is begun anew."""
+    """A fit that is killed at its i-th write, for every i, and is started again."""
     model = ESTIMATORS[name]
     y = (
         np.digitize(SIGNAL, [-1, 1])

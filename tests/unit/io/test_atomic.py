@@ -1,4 +1,4 @@
-"""Atomic writes: a file is complete or absent, whatever fails while it is written."""
+"""Atomic writes: a file is complete or absent, for any failure while it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LIBSVM files: accepted and refused text, error messages, batches, memory."""
+"""LIBSVM files: accepted and rejected text, error messages, batches, memory."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_large_index_allocates_nothing_and_needs_a_declaration(tmp_path):
     assert X.indices.tolist() == [0, 1, 3999999999, 0] and X.data.tolist() == [1, 2, 3, 4]
 
 
-# --- what is refused
+# --- errors
 
 REFUSED = {
     b"": "1:1: no samples",

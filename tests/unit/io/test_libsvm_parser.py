@@ -1,4 +1,4 @@
-"""The LIBSVM parser reads and refuses what its slow twin does, at the same place, in pieces of any size."""
+"""The LIBSVM parser accepts and rejects the same text as a slow implementation, in blocks of any size."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_bombs_end_at_the_declared_ratio_and_size(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"#" * (80 << 20)))
     with pytest.raises(FileFormatError, match="bomb: unpacks to more than 1000 times its size, "):
         read_libsvm(path)
-    path.write_bytes(lzma.compress(b"1\n" * (2 << 20), preset=0))  # rows, which no parser would refuse
+    path.write_bytes(lzma.compress(b"1\n" * (2 << 20), preset=0))  # rows, which every parser accepts
     with pytest.raises(FileFormatError, match="bomb: unpacks to more than max_bytes=1000000 bytes"):
         read_libsvm(path, max_bytes=10**6)
     monkeypatch.setattr(opened, "FREE", 1 << 20)

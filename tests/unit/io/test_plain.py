@@ -1,4 +1,4 @@
-"""Plain data are read back bit by bit, and anything else is refused."""
+"""Plain data are read back bit by bit, and all other data raise an error."""
 
 from __future__ import annotations
 

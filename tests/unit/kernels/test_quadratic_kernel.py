@@ -1,4 +1,4 @@
-"""The second-order model over a surrogate set: exactly feasible, stationary, and no worse than a slow twin."""
+"""The second-order model over a surrogate set: exactly feasible, stationary, no worse than a slow implementation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Case:
         self.x, _ = self.project(v)
 
     def spent(self, x):
-        """What the set asks of x, but for u."""
+        """The constraints of the set, except for u."""
         sizes = group_norms(np.ascontiguousarray(x), self.width)
         return float(np.sum(sizes if self.weights is None else self.weights * sizes))
 
@@ -185,7 +185,7 @@ def test_the_kernel_agrees_with_its_twin(case):
 @settings(max_examples=60)
 @given(st.builds(Case, st.integers(0, 2**32), st.integers(1, 8), st.sampled_from([1, 3]), st.sampled_from(KINDS)))
 def test_the_kernel_is_never_above_its_twin(case):
-    """Where the twin is slow, too: it never finds a lower point."""
+    """Where the reference implementation is slow, too: it never finds a lower point."""
     outcome, unit = case.solve(), case.unit
     Q = (case.hessian + np.diag(case.ridge)) * np.outer(unit, unit)
     z = reference.quadratic(Q, case.gradient * unit, case.x / unit, lambda v: case.project(v, unit)[0], steps=300)

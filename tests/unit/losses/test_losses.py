@@ -1,4 +1,4 @@
-"""Every loss: its digits, its derivatives, the constants it states, its means, and what it refuses.
+"""Every loss: its digits, its derivatives, the constants it states, its means, and its errors.
 
 The invariants are plain functions of a loss, and each is shown to catch a fault planted in one.
 """
@@ -201,7 +201,7 @@ def test_fifteen_digits_at_moderate_margins(loss, z, b):
 
 
 def test_the_logistic_loss_has_its_digits_over_the_whole_range_in_every_block():
-    """Its exp and log are ours: thousands of margins, dense where 1 + e crosses √2 and e leaves the normal numbers."""
+    """Its exp and log are kernels: thousands of margins, dense where 1 + e crosses √2 and e becomes subnormal."""
     rng = np.random.default_rng(0)
     z = np.concatenate(
         [
@@ -275,7 +275,7 @@ def test_digits_check_notices_the_plain_formula():
         check_digits(Plain(), 36.0, 1.0)
 
 
-# --- twins ------------------------------------------------------------------------------------------
+# --- reference implementations ---------------------------------------------------------------
 
 
 @every_loss
@@ -289,7 +289,7 @@ def test_kernels_agree_with_the_slow_twins(loss, weighted):
     np.testing.assert_allclose(loss.value(z, b, weight), reference.loss_value(*call), rtol=1e-14)
     np.testing.assert_allclose(loss.derivative(z, b, weight), reference.loss_derivative(*call), rtol=1e-12)
     if loss.smooth:
-        # ℓ'' of the twins is a difference of numbers near 1
+        # ℓ'' of the reference implementations is a difference of numbers near 1
         curvature = reference.loss_curvature(*call)
         np.testing.assert_allclose(loss.curvature(z, b, weight), curvature, rtol=1e-12, atol=1e-16)
 
@@ -662,7 +662,7 @@ def test_signals_are_seen_while_a_long_pass_runs():
     assert children.run(script) == children.Ended(0, "interrupted\n", "")
 
 
-# --- what is refused --------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------
 
 
 @every_loss

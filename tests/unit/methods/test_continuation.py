@@ -186,7 +186,7 @@ def test_interpolation_is_a_trap_that_is_left_at_once(seed, monkeypatch):
     assert fit.success and len(fit.stages) >= 2
     assert max(nonzero) < 45 and max(working) <= 200
     assert all(stage.psi > 1e-3 for stage in fit.stages)
-    monkeypatch.setattr(module, "_most", lambda count: 10**9)  # the fault: nobody counts the nonzeros of a stage
+    monkeypatch.setattr(module, "_most", lambda count: 10**9)  # the fault: the nonzeros of a stage are not counted
     _, working, nonzero = sizes_on_the_way(wide_problem(seed), monkeypatch)
     assert max(nonzero) >= 45 or max(working) > 200
 
@@ -207,7 +207,7 @@ def test_runs_repeat_to_the_last_bit_whatever_the_threads(constraint):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_crowded_stages_save_full_gradient_passes_and_end_at_the_same_point(loss, monkeypatch):
-    """A stage with more nonzeros than it may have ends at once: nobody needs its gradient over all features."""
+    """A stage with more nonzeros than it may have ends at once: its full gradient is not needed."""
     X, signal, _, rng = data(120, 300, planted=6, correlation=0.3)
     b = signal + 4 * rng.standard_normal(120)
     objective = LinearModel(X, np.sign(b) if loss == "logistic" else b, loss)
@@ -310,7 +310,7 @@ def test_ctrl_c_in_a_stage_leaves_the_direct_start():
 
 
 def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
-    """The clock runs out after so many looks at it."""
+    """The clock runs out after so many checks."""
     problem = Problem(LinearModel(*trap(0)), MCP.from_threshold(0.2), 4.5)
     direct, fit = check_run(problem)
     psis = []

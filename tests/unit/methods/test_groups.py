@@ -57,7 +57,7 @@ single = st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), st.integers(
 
 
 def check_feasible(case, project):
-    """The norms, rounded up, obey the level in rational arithmetic."""
+    """The norms, rounded up, satisfy the level in rational arithmetic."""
     x, _ = project()
     norms = group_norms(x.astype(float), case.width)
     assert all(map(reference.is_norm_above, reference.rows_of(x, case.width), norms))
@@ -468,7 +468,7 @@ def kkt_from_scratch(problem, model, x):
     return min(worst(y), worst(0.0)), float(np.sum(w * problem.constraint.phi(t)))
 
 
-# The sigmoid falls for ever along a feature that is unpenalized.
+# The sigmoid decreases without bound along a feature that is unpenalized.
 CONVEX = [MULTINOMIAL_OBJECTIVES, [model for model in ONE_VS_REST_OBJECTIVES if model.weak_convexity == 0]]
 
 

@@ -209,7 +209,7 @@ def test_a_step_that_raises_psi_is_refused():
     for y in (0.5 * fit.multiplier, 3 * fit.multiplier):
         new = polish.polish(problem, at, y)
         assert new is None or new.psi <= at.psi * (1 + 1e-15)
-    lied = replace(at, psi=at.psi / 2)  # whatever is known of ψ, it must not rise
+    lied = replace(at, psi=at.psi / 2)  # for any value of ψ, it must not rise
     assert polish.polish(problem, lied, fit.multiplier) is None
 
 

@@ -97,7 +97,7 @@ def test_the_certificate_is_that_of_what_is_returned():
 
 
 def test_features_that_are_left_out_change_psi_within_tol():
-    """Loss and residual at most as much worse as negligible.py says, and the level is obeyed."""
+    """Loss and residual at most as much worse as negligible.py says, and the level holds."""
     X, y = data(noise=0.5)
     problem = Problem(LinearModel(X, y, fit_intercept=True), MCP, 2.5)
     x = solve(problem).x

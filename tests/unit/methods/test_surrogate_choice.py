@@ -1,8 +1,8 @@
-"""Which convex set the steps work in: the paper's where `solve` says so, the tighter one elsewhere.
+"""Which convex set the steps work in: the paper's where `solve` says so, the tighter one otherwise.
 
 Two checks that do not rely on each other. One counts which builder of g_k a run calls. The other needs nothing of the
-library but the iterates: every step of a run with the paper's surrogate obeys the paper's g_k, computed here from its
-formula, and steps with the other surrogate do not where signs change.
+library but the iterates: every step of a run with the paper's surrogate satisfies the paper's g_k, computed here from
+its formula, and steps with the other surrogate do not where signs change.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_several_classes_under_the_preset_are_said_to_use_the_group_surrogate():
     assert loose.status.name == "SOLVED" and "the group surrogate was used" in loose.message
 
 
-# --- what the steps obey
+# --- the sets of the steps
 
 FAMILY = [L1(1.0), MCP(1.0, 2.0), SCAD(0.2, 3.0), Exp(1.0), Log(2.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.0)]
 
@@ -201,7 +201,7 @@ def test_steps_with_the_concave_surrogate_do_not():
 @pytest.mark.parametrize("constraint", FAMILY[1:], ids=str)
 @pytest.mark.parametrize("asked", [{}, {"surrogate": "paper"}])
 def test_a_step_ends_at_the_projection_onto_the_paper_s_set(constraint, asked):
-    """ψ = ½‖x − b‖²: the subproblem's solution is a projection, here by the slow twin and from the paper's (u, τ)."""
+    """ψ = ½‖x − b‖²: the subproblem's solution is a projection, here by slow code with the paper's (u, τ)."""
     goal, center = np.array([2.0, -1.0, 0.5]), np.array([-0.4, 0.2, 0.0])
     level, gamma = 2.0 * constraint.value(center), 0.5
     t = np.abs(center)
@@ -224,7 +224,7 @@ def test_a_step_ends_at_the_projection_onto_the_paper_s_set(constraint, asked):
             callback=lambda record, x: found.append(np.array(x)),
             **asked,
         )
-    moved = next(x for x in found if np.any(x != center))  # a first step looks whether the level holds x back at all
+    moved = next(x for x in found if np.any(x != center))  # a first step checks whether the level is active
     np.testing.assert_allclose(moved, [float(e) for e in expected], atol=1e-6)
 
 

@@ -126,7 +126,7 @@ def test_a_run_continued_from_a_pickle_has_the_same_bits_at_every_full_pass(name
 
 
 class Counted(LinearModel):
-    """A model that counts its looks at all features."""
+    """A model that counts its full gradient passes."""
 
     looks = 0
 
@@ -235,7 +235,7 @@ def test_ctrl_c_anywhere_gives_the_best_point_so_far(method):
 
 @pytest.mark.parametrize("subsolver", ["auto", Newton(max_steps=3)])
 def test_time_limits_hold(subsolver, clock):
-    """The clock goes on by 0.02 s with each value of ψ, whatever the load of the machine is."""
+    """The clock advances by 0.02 s with each value of ψ, for any load of the machine."""
 
     class Slow(LinearModel):
         def value_of(self, z):
@@ -251,11 +251,11 @@ def test_time_limits_hold(subsolver, clock):
         assert problem.is_feasible(fit.x) and fit.psi <= null_fit(problem).psi
 
 
-# --- unusual data: never NaN, always feasible, always honest ------------------------------------------
+# --- unusual data: never NaN, always feasible, always with a correct certificate ----------------------
 
 
 def honest(problem, may_fail=False, **options):
-    """Solve, and check everything that is promised whatever the data are."""
+    """Solve, and check everything that is promised for all data."""
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="raise", under="ignore"):
         warnings.simplefilter("always")
         fit = solve(problem, **options)
@@ -411,10 +411,10 @@ FLAT = {
 @pytest.mark.parametrize("level", [2.5, 50.0], ids=["binds", "cannot bind"])
 @pytest.mark.parametrize("name", FLAT)
 def test_a_start_at_which_psi_hardly_bends_is_left(name, level):
-    """The model there is all but a plane: its minimum, if any, is far beyond where it means anything."""
+    """The model there is almost a plane: its minimum, if any, is far beyond where it means anything."""
     problem = Problem(FLAT[name], MCP.from_threshold(0.5), level)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # some gain for ever
+        warnings.simplefilter("ignore", ConvergenceWarning)  # some gain without bound
         fit = solve(problem, time_limit=20.0)
     assert fit.status is Status.SOLVED
     assert certify(problem, fit.x).kkt <= 1e-6

@@ -1,4 +1,4 @@
-"""The multinomial model: against twins, many digits, scikit-learn and the logistic loss."""
+"""The multinomial model: against reference implementations, many digits, scikit-learn and the logistic loss."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_derivatives_agree_with_differences(model):
 
 
 def check_convex_hessians(model, z, v):
-    """All forms in which a Newton step or a swap asks for the Hessian are one matrix, without negative bends."""
+    """All forms in which a Newton step or a swap needs the Hessian are one matrix, without negative bends."""
     hessian, units = model.hessian_of(z, True), np.eye(model.dimension)
     assert np.linalg.eigvalsh(hessian)[0] >= -1e-14
     np.testing.assert_allclose(model.hessian_product_of(z, True)(v), hessian @ v, rtol=1e-10, atol=1e-13)
@@ -280,7 +280,7 @@ def test_separable_classes_have_no_best_fit():
     mixed = MultinomialModel(np.vstack([X, [[0.5]]]), [1, 1, 0, 0, 0])
     assert not mixed.is_separated(x)
     assert MultinomialModel(np.vstack([X, [[0.5]]]), [1, 1, 0, 0, 0], [1, 1, 1, 1, 0]).is_separated(x)
-    # One class leaves for ever, of which the samples of the others see nothing.
+    # One class separates without bound, which does not change the samples of the others.
     third = MultinomialModel(np.array([[1.0, 0], [1, 0], [0, 1], [0, -1]]), [0, 1, 2, 2])
     assert not third.is_separated(np.array([0, 0, 0, 0, 0, 1.0]))
     lone = MultinomialModel(np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]), [0, 1, 2, 2])
@@ -370,7 +370,7 @@ def test_it_pickles_copies_and_says_what_it_is():
     for model in GROUPED_OBJECTIVES:
         x = np.linspace(-1, 1, model.dimension)
         value, _ = model.value_and_gradient(x)
-        assert model.smoothness > 0  # whatever it keeps from that does not travel
+        assert model.smoothness > 0  # caches are not pickled
         for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
             assert twin.value_and_gradient(x)[0] == value
             assert twin.classes_.tolist() == model.classes_.tolist()

@@ -1,4 +1,4 @@
-"""ψ: the compiled linear model against its twin and against differences; the user's function; restriction."""
+"""ψ: the compiled linear model against slow code and differences; the user's function; restriction."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_offsets_are_kept_wherever_the_model_goes():
     part_value, part_gradient = model.restrict(W).value_and_gradient(x[W])
     assert part_value == pytest.approx(value, rel=1e-14)
     np.testing.assert_allclose(part_gradient, gradient[W], rtol=1e-12)
-    offset[:] = 7.0  # ours, whatever becomes of the caller's
+    offset[:] = 7.0  # a copy, which the caller cannot change
     assert model.value_and_gradient(x)[0] == value
     np.testing.assert_array_equal(LinearModel(X, b, offset=np.zeros(len(b), int)).offset, np.zeros(len(b)))
     assert LinearModel(X, b).offset is None
@@ -247,7 +247,7 @@ def test_the_quantile_and_the_hinge_have_their_certificates():
 
 @pytest.mark.parametrize("offset", [None, [5.0, -5.0, 5.0]])
 def test_separable_data_have_no_best_fit_whatever_the_offsets(offset):
-    """Along x all margins grow, so ψ falls for ever; the hinge has nothing left to gain from bz = 1 on."""
+    """Along x all margins grow, so ψ decreases without bound; the hinge has nothing left to gain from bz = 1 on."""
     X, b = np.array([[1.0], [-2.0], [3.0]]), np.array([1.0, -1.0, 1.0])
     x = np.array([0.1])
     separated = {
@@ -306,7 +306,7 @@ def test_problem_restricts_weights_and_signs():
 
 @pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile", "squared_hinge"])
 def test_a_reported_value_is_right_where_rounding_puts_a_margin_across_a_kink(loss):
-    """One sample has nearly all of the weight, and its margin, whose terms are 1e7, is at the kink but for rounding."""
+    """One sample has nearly all of the weight, and its margin, whose terms are 1e7, is at the kink up to rounding."""
     rng = np.random.default_rng(5)
     for _ in range(50):
         x = np.array([rng.uniform(0.05, 0.2), 0.0])

@@ -229,7 +229,7 @@ def test_separable_classes_have_no_best_fit():
     model = OneVsRestModel(X, label)
     assert model.is_separated(np.array([-0.1, 0.1])) and not model.is_separated(np.array([0.1, -0.1]))
     assert not model.is_separated(np.zeros(2)) and not model.is_separated(np.array([0.1, 0.1]))
-    assert model.is_separated(np.array([0.0, 0.1]))  # one class leaves for ever, and the other stays
+    assert model.is_separated(np.array([0.0, 0.1]))  # one class separates without bound, and the other stays
     mixed = np.vstack([X, [[0.5]]])
     assert not OneVsRestModel(mixed, [*label, 0]).is_separated(np.array([-0.1, 0.1]))
     assert OneVsRestModel(mixed, [*label, 0], sample_weight=[1, 1, 1, 1, 0]).is_separated(np.array([-0.1, 0.1]))
@@ -255,7 +255,7 @@ def test_points_where_psi_is_not_finite_have_no_quadratic_model():
 def test_solve_ends_at_a_kkt_point_within_the_level(loss, seed):
     X, label = classes_told_apart(seed)
     model = OneVsRestModel(X, label, loss, fit_intercept=loss != "sigmoid")
-    # Coefficients beyond the threshold cost nothing more, and those of a sigmoid would grow for ever.
+    # Coefficients beyond the threshold cost nothing more, and those of a sigmoid would grow without bound.
     problem = Problem(model, MCP.from_threshold(0.5 if loss != "sigmoid" else 20.0), 3.5 if loss != "sigmoid" else 0.4)
     found = solve(problem)
     assert problem.g(found.x) <= problem.level
@@ -320,7 +320,7 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     end, fit = refits.by_columns(features, nothing, 1e-10, math.inf, 1e-10)
     assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
     if end == FitEnd.FITTED:
-        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, ACCURACY)
+        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, math.inf, ACCURACY)[1]
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)
         np.testing.assert_allclose(fit.margins, part.margins(fit.x), atol=1e-9)
@@ -429,7 +429,7 @@ def test_labels_must_be_among_the_classes(kind):
 
 @pytest.mark.parametrize("kind", [MultinomialModel, OneVsRestModel])
 def test_a_class_without_samples_is_no_obstacle(kind):
-    """Its intercept falls for ever, and gains less and less."""
+    """Its intercept decreases without bound, and gains less and less."""
     X, label = classes_told_apart(3, K=3)
     with_it, without = (kind(X, label, fit_intercept=True, classes=classes) for classes in ([0, 1, 2, 3], [0, 1, 2]))
     found, expected = (best_subset(model, 2) for model in (with_it, without))

@@ -209,7 +209,7 @@ def test_a_callback_must_be_callable(kind, diabetes):
 
 
 def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
-    """Continuation has no outer steps; what it does is told between them, and never to the user's callback."""
+    """Continuation has no outer steps; its progress is reported between them, and never to the user's callback."""
     monkeypatch.setattr("levelprox.driver.driver.PROGRESS_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr("levelprox.report.progress._OTHER_SECONDS", 0.0)
     seen = []

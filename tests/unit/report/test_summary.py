@@ -122,7 +122,7 @@ def test_figures_are_those_of_independent_refits(loss):
         assert [j for j, _ in found.instead] == [j for _, j in near]
         np.testing.assert_allclose([rise for _, rise in found.instead], [psi - base for psi, _ in near], atol=1e-7)
         assert row.instead == tuple(f"x{j}" for _, j in near)
-    assert any(row.instead for row in summary.features)  # the twin of feature 0
+    assert any(row.instead for row in summary.features)  # the copy of feature 0
 
 
 def test_a_feature_that_can_be_left_out_can_be_swapped_for_any_other():
@@ -390,9 +390,10 @@ def test_refits_are_bounded_and_the_rest_is_said_not_to_be_examined(monkeypatch)
 def test_swaps_that_cannot_be_decided_are_not_examined(monkeypatch):
     model = fitted("logistic")
     from levelprox.estimators._claims import task_of
+    from levelprox.estimators._data import Samples
     from levelprox.estimators._stability import Contributions
 
-    task, _ = task_of(model, X, Y["logistic"], None, {})
+    task, _ = task_of(model, X, Samples(X, Y["logistic"], None, {}))
     found = Contributions(model, task)
     swaps, fit = found.search.swaps, found.fit
     exact = swaps.fitted_below

@@ -283,7 +283,7 @@ def test_no_more_threads_than_processors_that_the_thread_may_use(defaults):
     assert elsewhere(restricted) == [0, 1]
     defaults(0, 1)
     assert elsewhere(_kernels.thread_count) == 1
-    defaults(2, 1)  # who asks for a number has it
+    defaults(2, 1)  # an explicit number is used
     assert elsewhere(_kernels.thread_count) == 2
 
 
@@ -361,7 +361,7 @@ def test_a_forked_child_is_serial_and_does_not_hang():
                 os.kill(child, signal.SIGKILL)
             time.sleep(0.01)
         assert done[1] == 0
-        assert _kernels.thread_count() == 3  # the parent goes on as before
+        assert _kernels.thread_count() == 3  # the parent continues as before
 
 
 def _product_with_threads_in_a_child(X: np.ndarray) -> tuple[int, bytes, bool]:

@@ -55,7 +55,7 @@ def test_with_weights_offsets_intercept_and_kept_features(loss):
 
 
 def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():
-    """The shortest of all that give the same margins but for a shift; two classes are as good as logistic."""
+    """The shortest of all that give the same margins up to a shift; two classes are as good as logistic."""
     whole = table("multinomial", n=80, d=9, size=1.0, intercept=True)
     assert np.allclose(solved(whole, 3).x.reshape(-1, 3).sum(axis=1), 0, atol=1e-9)
     two = table("logistic", n=80, d=20, intercept=True)  # so few samples that both begin alike

@@ -93,7 +93,7 @@ def test_swaps_are_counted_and_limited():
     assert bits(best_subset(objective, 6, start=start, max_iter=10**6)) == bits(complete)
 
 
-# --- who is told
+# --- progress
 
 
 @pytest.mark.parametrize("d", [10, 25])

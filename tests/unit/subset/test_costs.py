@@ -142,7 +142,7 @@ def test_there_are_sixty_problems():
     assert sum(FIRST.values()) == 60 and set(FIRST) <= set(LOSSES)
 
 
-# --- what else is asked for
+# --- other options
 
 
 def regression(seed=0, n=60, d=9):
@@ -189,7 +189,7 @@ def test_kept_features_cost_nothing():
     found = best_subset(model, feature_cost=cost, budget=0, keep=[4])
     assert found.x[4] != 0 and not found.support.size and found.spent == 0
     other = np.array(cost)
-    other[4] = 100.0  # whatever is given for it
+    other[4] = 100.0  # its value is ignored
     given = best_subset(model, feature_cost=other, budget=4.0, keep=[4])
     assert np.array_equal(given.x, best_subset(model, feature_cost=cost, budget=4.0, keep=[4]).x)
 
@@ -290,7 +290,7 @@ def test_options_that_need_one_another():
 
 
 def test_the_case_without_costs_takes_no_other_path(monkeypatch):
-    """Only a search with costs is a search of another kind, and only there sets are asked what they cost."""
+    """Only a search with costs is a search of another kind, and only there costs of sets are computed."""
 
     def never(*_):
         raise AssertionError("costs were asked for")
@@ -315,7 +315,7 @@ def table():
 
 
 class TestEstimators:
-    """By name or for each column; the budget holds for what is handed out, saved and certified."""
+    """By name or for each column; the budget holds for the returned, saved and certified model."""
 
     def test_by_name_by_column_and_as_a_series(self, table):
         X, y, cost = table

@@ -105,9 +105,9 @@ def test_refits_are_as_low_as_the_linear_program(loss, seed):
         assert value == pytest.approx(whole.psi(range(whole.X.shape[1])), rel=1e-10)
         assert np.all(found.x[signs] >= 0)
         low, high = model.loss.slopes(model.target)
-        assert np.all((found.slopes >= low - 1e-12) & (found.slopes <= high + 1e-12) | (whole.sample_weight == 0))
+        assert np.all((found.slopes[0] >= low - 1e-12) & (found.slopes[0] <= high + 1e-12) | (whole.sample_weight == 0))
         share = whole.sample_weight / whole.sample_weight.sum()
-        gradient = model.design.rmatvec(share * found.slopes)
+        gradient = model.design.rmatvec(share * found.slopes[0])
         assert np.all(np.abs(gradient[~signs]) <= 1e-9) and np.all(gradient[signs] >= -1e-9)
 
 

@@ -21,8 +21,7 @@ from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.subset import column_cache as columns
-from levelprox.subset.fit import Fit
-from levelprox.subset.newton import gap_bound
+from levelprox.subset.fit import Fit, gap_bound
 from levelprox.subset.refit import ACCURACY, Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
@@ -70,7 +69,10 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
     refits, nothing = refits_of(objective)
     for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
         chosen = np.array(list(features), np.intp)
-        compiled, plain = refits(chosen, nothing), refits._over_data(chosen, nothing, refits.tolerance, ACCURACY)
+        compiled, plain = (
+            refits(chosen, nothing),
+            refits._over_data(chosen, nothing, refits.tolerance, math.inf, ACCURACY)[1],
+        )
         assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)
@@ -123,7 +125,7 @@ def test_a_fit_that_is_not_below_a_value_never_is(seed, loss, share, plain):
 @pytest.mark.parametrize("kind", ["plain", "far", "twins", "extreme_weights", "powers", "separable"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "gamma", "huber", "squared_hinge"])
 def test_lower_bounds_of_fits_to_hard_columns_are_true(loss, kind):
-    """No fit is given up above what is possible over its features, and none has a lower bound above that."""
+    """No fit ends above the minimum over its features, and none has a lower bound above that."""
     for seed in range(2000, 2000 + EXAMPLES // 10):
         problem = replace(case(seed, loss, kind), nonnegative=None, standardize=None, keep=())
         oracle, objective = Oracle(problem), objective_of(problem)
@@ -170,7 +172,7 @@ def test_nothing_is_claimed_of_columns_that_are_left_out_of_a_basis(seed):
 
 @pytest.mark.parametrize("loss", [Logistic(), Poisson(), Gamma()], ids=repr)
 def test_samples_without_weight_do_not_hold_back_a_fit(loss):
-    """Their margins may be anything: twins have large coefficients, and these samples have large values."""
+    """Their margins are arbitrary: near-equal columns have large coefficients, these samples large values."""
     rng = np.random.default_rng(0)
     base, other = rng.standard_normal((2, 40))
     X = np.column_stack([base, base + 1e-8 * other])
@@ -218,7 +220,7 @@ def test_columns_that_are_almost_equal_may_be_below_though_their_first_step_is_s
 
 @pytest.mark.process
 def test_ctrl_c_is_seen_inside_a_pass_over_the_columns():
-    """A timer every 2 ms of work, and two looks: at their ends it would be heard but twice, and once after them."""
+    """A timer every 2 ms of work, and two checks: at their ends it would be seen only twice, and once after them."""
     script = """
         import math, signal
         import numpy as np

@@ -94,7 +94,7 @@ def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_swap():
     assert np.all(
         np.abs(additions[[6, 8]]) <= 1e-15 * np.max(additions)
     )  # spanned already, the one by a feature, the other by the intercept
-    assert additions[7] == -np.inf  # nothing to take in
+    assert additions[7] == -np.inf  # no feature to add
     assert exchange.gains(0)[6] == pytest.approx(0, abs=1e-9)
     assert np.all(exchange.bounds(0, twins.objective.column_magnitudes(), 0.0)[[6, 8]] == np.inf)
 
@@ -201,7 +201,7 @@ def test_a_bound_without_its_growth_is_caught(monkeypatch):
 @pytest.mark.parametrize("loss", ["sigmoid", Hinge().smoothed(0.5)], ids=["sigmoid", "smoothed hinge"])
 @pytest.mark.parametrize("classes", [False, True], ids=["linear", "one vs rest"])
 def test_features_are_taken_in_where_psi_is_straight(loss, classes):
-    """At the origin either loss has a slope and no curvature, whatever the units of the columns."""
+    """At the origin either loss has a slope and no curvature, for any units of the columns."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 7)) * 2.0 ** np.arange(-3, 4)
     b = np.sign(X[:, 0] / X[:, 0].std() - 0.8 * X[:, 1] / X[:, 1].std() + rng.logistic(size=60))

@@ -1,7 +1,7 @@
 """Where MFCQ fails, as docs/theory.md says: at η = 0 for every φ, at whole numbers of caps for MCP and SCAD alone.
 
-MFCQ at x with g(x) = η asks for a direction along which g falls to first order. Both g and its slope along a direction
-are taken from values of g alone.
+MFCQ at x with g(x) = η requires a direction along which g decreases to first order. Both g and its slope along a
+direction are taken from values of g alone.
 """
 
 from __future__ import annotations

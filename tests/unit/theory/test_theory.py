@@ -33,7 +33,7 @@ def z_near(constraint, alpha, weights=None):
 
 
 def points(constraint, rng, d):
-    """Points of every kind: small, large, saturated, and the worst ones, saturated but for one coordinate."""
+    """Points of every kind: small, large, saturated, and the worst ones, saturated except for one coordinate."""
     size = constraint.threshold if math.isfinite(constraint.threshold) else 30 / constraint.lam
     small = size * 10.0 ** rng.uniform(-4, 1, d) * (rng.random(d) < 0.7)
     worst = np.where(rng.random(d) < 0.5, 1e3 * size, 0.0)

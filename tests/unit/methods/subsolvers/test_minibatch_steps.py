@@ -1,4 +1,4 @@
-"""Minibatch steps equal those of the slow twin: full projections, exactly feasible, whatever is screened."""
+"""Minibatch steps equal those of a slow implementation: full projections, exactly feasible, for any screening."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sparse_data(rng, n, d, density=0.03):
 
 @dataclass
 class Case:
-    """A subproblem with everything in it, and minibatch steps on it by the kernel and by the twin."""
+    """A subproblem with everything in it, and minibatch steps on it by the kernel and by a slow implementation."""
 
     seed: int
     storage: str = "CSR"
@@ -134,7 +134,7 @@ def test_the_kernel_takes_the_steps_of_its_twin(storage, snapshot):
 @METHODS
 @pytest.mark.parametrize("batch", [2, 12, 30])
 def test_steps_equal_the_twin_for_every_size_of_batch(batch, snapshot):
-    """From a fourth of d entries a batch on, what is touched is looked for rather than marked."""
+    """From a fourth of d entries a batch on, touched entries are searched for instead of marked."""
     check_against_twin(Case(6, level=0.01, snapshot=snapshot, batch=batch))
 
 

@@ -190,7 +190,7 @@ def test_unsupported_objectives_are_refused():
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
 def test_a_loss_of_unbounded_curvature_is_for_the_line_search_alone(loss):
-    """Every other subsolver divides by L: each refuses, and names those that can."""
+    """Every other subsolver divides by L: each raises an error that names those that support it."""
     model = LinearModel(np.eye(3), np.ones(3), loss)
     assert model.smooth and model.smoothness == math.inf
     assert LinearModel(np.zeros((3, 2)), np.ones(3), loss).smoothness == math.inf

@@ -1,4 +1,4 @@
-"""Subsolvers: each agrees with its twin on every objective it takes, and refuses the others by name."""
+"""Subsolvers: each agrees with a slow implementation on the objectives it supports; others raise an error."""
 
 from __future__ import annotations
 
@@ -411,7 +411,7 @@ def test_restricting_an_oracle_restricts_its_samples():
     assert value == true and np.array_equal(gradient, slope[W])
 
 
-# --- the same bits for a seed, whatever the threads
+# --- the same bits for a seed, for any number of threads
 
 BITS = """
 import hashlib, sys, warnings
