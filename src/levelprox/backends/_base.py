@@ -29,8 +29,8 @@ from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing
 
-_AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
-_NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
+_SMALL_HESSIAN = 8  # coordinates: a Hessian as small as this comes with every gradient
+_FLAT_EIGENVALUE = 1e-13  # of the largest eigenvalue: rounding of a direction without curvature
 
 
 class SquareSums(NamedTuple):
@@ -285,10 +285,10 @@ class RemoteObjective(Curved):
         last = self.shared.point
         if last is not None and last.is_at(self.features, np.asarray(x, np.float64)):
             return last
-        return self._at(x)
+        return self.moved(x)
 
     def moved(self, dx: Vector) -> RemotePoint:
-        return self._at(dx)
+        return RemotePoint(self.features, np.asarray(dx, np.float64))
 
     def value_of(self, z: RemotePoint) -> float:
         return float(self._known(z, "values").values[0])
@@ -312,7 +312,7 @@ class RemoteObjective(Curved):
         if known is None or known.values.size == 1:
             known = self.evaluate(Query(self.features, (after.x,), step=step))
         values = dict(zip((1 + AHEAD).tolist(), known.values[1:].tolist(), strict=True))
-        return lambda t: values[t] if t in values else self.value_of(self._at(before.x + t * step))
+        return lambda t: values[t] if t in values else self.value_of(self.moved(before.x + t * step))
 
     def hessian_product_of(self, z: RemotePoint, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
@@ -328,7 +328,7 @@ class RemoteObjective(Curved):
         ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
         """
         values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True))
-        kept = values > _NOTHING * max(float(values[-1]), np.finfo(np.float64).tiny)
+        kept = values > _FLAT_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
         # ψ of the squared loss is the mean of r², not half their sum.
         size, along = np.sqrt(values[kept] * max(np.count_nonzero(kept), 1) / 2), vectors[:, kept].T
         root = size[:, None] * along
@@ -345,14 +345,11 @@ class RemoteObjective(Curved):
 
     def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
         """Evaluate ψ and ∇ψ, with the Hessian where that is wanted or small."""
-        with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
+        with_hessian = wanted == "hessian" or self.dimension <= _SMALL_HESSIAN
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
     def _query(self, z: RemotePoint, **wanted: Any) -> Query:
         return Query(self.features, (z.over(self.features, self.width),), **wanted)
-
-    def _at(self, x: Vector) -> RemotePoint:
-        return RemotePoint(self.features, np.asarray(x, np.float64))
 
 
 def _there(part: Vector | None) -> Vector:

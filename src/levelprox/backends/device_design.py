@@ -11,6 +11,7 @@ float64. Vectors over the samples are float64: they are small beside X.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,13 +48,6 @@ class DeviceDesign:
     namespace : Namespace, optional
         The library and device of X, where they are known.
 
-    Attributes
-    ----------
-    shape : (int, int)
-        Of A.
-    dtype : dtype
-        Of X.
-    namespace : Namespace
     """
 
     def __init__(
@@ -122,7 +116,7 @@ class DeviceDesign:
             self._kept = Columns(self, features, self.gathered(features))
             return self._kept
         if np.all(shared) and (2 * features.size >= kept.features.size or not few):
-            return kept.seen_as(places)
+            return Columns(self, kept.features, kept.matrix, places)
         old = self.namespace.take(kept.matrix, self.namespace.to_device(places[shared].astype(_INDEX)), 1)
         if np.all(shared):
             return Columns(self, features, old)
@@ -130,11 +124,11 @@ class DeviceDesign:
         matrix = self.namespace.empty((self.n, features.size), self.dtype)
         matrix[:, : old.shape[1]] = old
         matrix[:, old.shape[1] :] = self.gathered(features[~shared])
-        self._kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
-        return self._kept.seen_as(self._kept.places(features))
+        self._kept = kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
+        return Columns(self, kept.features, matrix, kept.places(features))
 
     def bytes_for(self, count: int) -> int:
-        """What so many gathered columns take, with a scaled copy of some of their rows."""
+        """Return the bytes of so many gathered columns, with a scaled copy of some of their rows."""
         size = self.n * count * self.dtype.itemsize
         return 2 * size + min(size, _PIECE)
 
@@ -220,8 +214,8 @@ class DeviceDesign:
         step = max(self.n // _TYPICAL, 1) if self._csr is None else 1
         if step == 1:
             return self.column_squares(weight) / weight.sum()
-        some = DeviceDesign(self.X[::step], intercept=self.intercept, namespace=self.namespace)
-        some._center, some._scale = self._center, self._scale
+        some = copy.copy(self)
+        some.X, some.n = self.X[::step], -(-self.n // step)
         seen = weight[::step] + 0
         return some.column_squares(seen) / self.namespace.xp.where(seen.sum() > 0, seen.sum(), 1.0)
 
@@ -329,10 +323,6 @@ class Columns:
         self.design, self.features, self.matrix = design, features, matrix
         self.order = np.arange(features.size) if order is None else order
         self.namespace, self.n = design.namespace, design.n
-
-    def seen_as(self, order: Features) -> Columns:
-        """The same matrix for another question."""
-        return Columns(self.design, self.features, self.matrix, order)
 
     def places(self, features: Features) -> Features:
         """Where these are in the matrix; −1 where they are not."""
