@@ -82,7 +82,7 @@ class Losses:
         return self.weighted(self.loss.heights(self.xp, z, self.target)).sum(axis=0)
 
     def weighted(self, values: Any) -> Any:
-        """Each sample's times its weight; one without weight is not there, whatever its loss."""
+        """Each sample's times its weight; one without weight has no effect."""
         if self.weight is None:
             return values
         s = self.weight if values.ndim == 1 else self.weight[:, None]
@@ -120,7 +120,7 @@ class Losses:
         return float(self.namespace.to_host(self.weighted(self.namespace.cast(right, _DOUBLE)).sum())) / self.total
 
     def ray_trend(self, direction: Any) -> tuple[bool, bool]:
-        """Whether some losses fall for ever as margins move in a direction, and whether some rise."""
+        """Whether some losses decrease without bound along a direction of the margins, and whether some increase."""
         if self.form.softmax and self.width > 1:
             own = self.xp.where(self.target, direction, 0.0).sum(axis=1)[:, None]
             falls, rises = direction < own, direction > own

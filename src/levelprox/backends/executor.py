@@ -69,7 +69,7 @@ class Executor(ABC):
 
 
 class Threads(Executor):
-    """Nobody but this process, on the threads of Dask's local scheduler."""
+    """Work in this process, on the threads of Dask's local scheduler."""
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
         from dask.base import compute
@@ -137,7 +137,7 @@ class Cluster(Executor):
             try:
                 return self._awaited(future, chunks)
             finally:
-                future.release()  # whatever of it is not done, Ctrl-C having come, is not done any more
+                future.release()  # cancels the rest after Ctrl-C
 
     def _awaited(self, future: Any, chunks: Sequence[Any]) -> Any:
         from concurrent.futures import CancelledError

@@ -97,9 +97,10 @@ class Form:
     center, scale : ndarray of shape (d,), optional
         A = (X − 1c') diag(1/s).
     classes : ndarray, optional
-        Of targets that are labels. Two are told apart by one margin, the second of them being +1; more have one each.
+        Of targets that are labels. Two classes have one margin, the second is +1; more have one each.
     softmax : bool
-        Whether more than two classes share one likelihood; else each is told from the others by `loss`.
+        Whether more than two classes share one likelihood; otherwise each class is fitted against the others with
+        `loss`.
     """
 
     loss: Loss

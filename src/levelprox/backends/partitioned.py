@@ -2,7 +2,7 @@
 
     ψ(x) = Σ_c (S_c/S) ψ_c(x),      S_c = Σ s_i over partition c
 
-Each ψ_c is a model as any other, evaluated by the same kernels; see `query.py` for what is asked when.
+Each ψ_c is a model as any other, evaluated by the same kernels; see `query.py` for the queries.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ComputeSummary:
 
 @dataclass(frozen=True, eq=False)
 class RayTrend:
-    """Which way losses go along a ray: whether some fall for ever, and none rises."""
+    """Behaviour of losses along a ray: whether some decrease without bound, and none increases."""
 
     falls: bool
     rises: bool
@@ -228,7 +228,7 @@ class PartitionedModel(RemoteObjective):
 
     @property
     def summary(self) -> Summary:
-        """One round, the first time it is asked for."""
+        """One round, at first use."""
         if self._summary is None:
             self._summary = self.source.total(ComputeSummary())
         return self._summary

@@ -19,7 +19,7 @@ from levelprox.designs.moments import RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 
-_DIGITS = 12  # bits of a number that are looked at in one round
+_DIGITS = 12  # bits of a number that are processed in one round
 _MOST_CLASSES = 10_000
 
 
@@ -81,7 +81,7 @@ class ComputeStatistics:
     labels : bool
         Whether targets are labels.
     with_moments : bool
-        Whether the columns of X are measured; else they are only looked at.
+        Whether the columns of X are measured; otherwise they are only checked.
     """
 
     loss: Loss
@@ -215,7 +215,7 @@ def check_few(classes: NDArray[Any]) -> None:
 
 
 def check_labels(y: NDArray[Any]) -> None:
-    """Raise unless the labels can be told from one another and put in order."""
+    """Raise an error unless the labels can be compared and sorted."""
     if y.dtype.kind == "f":
         finite("y", y)
         between = np.flatnonzero(y != np.floor(y))

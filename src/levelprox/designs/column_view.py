@@ -1,4 +1,4 @@
-"""Some columns of X, looked at where they lie.
+"""Some columns of X, read in place.
 
 X[:, W] without a copy of the data, for when the copy would be too large: products go over all of X, Gram matrices
 over a few rows at a time.
@@ -31,7 +31,7 @@ class SelectedDesign(Design):
 
     Notes
     -----
-    `kernel`, which compiled loops ask for, does need the copy, and makes it when it is first asked for.
+    `kernel`, for compiled loops, needs the copy, and makes it at first use.
 
     Examples
     --------

@@ -73,7 +73,7 @@ class DenseDesign(Design):
     def row_major(self) -> Design:
         if self.kernel.by_rows:
             return self
-        if self.shape[1] == 1:  # to the kernels one column is one long slice, in whatever order
+        if self.shape[1] == 1:  # to the kernels one column is one long slice, in any order
             return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
         return DenseDesign(np.ascontiguousarray(self.array))
 

@@ -175,7 +175,7 @@ class Refits:
     ) -> Fit | None:
         """Return the compiled fit of a softmax model; None where it is not below a value.
 
-        Without a ridge, classes that are separated in part have no minimiser: the fit goes on in a basis.
+        Without a ridge, classes that are separated in part have no minimiser: the fit continues in a basis.
         """
         objective = cast(MultinomialModel, self.objective.restrict(features))
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
@@ -486,7 +486,7 @@ class Refits:
         return np.array([column.dense(n) for column in self.stored(features)]).T
 
     def _with_columns(self, objective: Model, features: Features) -> Model:
-        """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
+        """ψ over these features; of several classes with contiguous columns, because they are read often."""
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
             return objective.over(self.dense(features))
         return objective
