@@ -278,7 +278,7 @@ class SetFits(SecondOrder):
 
     def finish(self) -> None:
         """Fit the best set as well as it can be, where other fits take few steps."""
-        if self.refits.takes_few_steps(self.best.x.size):
+        if self.refits.is_expensive(self.best.x.size):
             self.check_time()
             self.keep(self.monitor.once(lambda: self.refits.finished(self.best)))
 
