@@ -192,8 +192,8 @@ class SparseClassifier(Classification, Streaming):
     ) -> Self:
         """Update the model from a batch; at most `n_features` features are used after every call (docs/stream.md).
 
-        Features are standardised by the means and deviations of all rows so far. There is no certificate: what earlier
-        batches told is only remembered in part. After `fit`, a new stream starts.
+        Features are standardised by the means and deviations of all rows so far. There is no certificate: the data of
+        earlier batches are not stored. After `fit`, a new stream starts.
 
         Parameters
         ----------
