@@ -140,3 +140,33 @@ def finite(name: str, array: FloatArray) -> FloatArray:
         kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
         raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
     return array
+
+
+def check_labels(y: NDArray[Any]) -> None:
+    """Raise unless the labels can be distinguished and sorted."""
+    if y.dtype.kind == "f":
+        finite("y", y)
+        between = np.flatnonzero(y != np.floor(y))
+        if between.size:
+            i = int(between[0])
+            raise InvalidInputError(
+                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression: "
+                "SparseRegressor"
+            )
+    if y.dtype.kind != "O":
+        return
+    missing = np.array([is_missing(label) for label in y])
+    if np.any(missing):
+        i = int(np.argmax(missing))
+        raise InvalidInputError(f"Input y contains NaN: {y[i]!r} at index {i} ({np.count_nonzero(missing)} in total)")
+    kinds = sorted({type(label).__name__ for label in y})
+    if len(kinds) > 1 and "str" in kinds:
+        raise InvalidInputError(f"y must hold classes of one type, got {' and '.join(kinds)}")
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether this is no label: None, NaN or NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return True

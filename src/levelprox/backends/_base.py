@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends.partition import Form
+from levelprox.backends.partition import Form, Statistics
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
-from levelprox.backends.statistics import Statistics
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._base import Curved

@@ -233,10 +233,10 @@ class DeviceDesign:
         """Mean, deviation, least and largest entry of every column of X itself; as `moments.py` measures them."""
         counts = weight > 0
         total = weight.sum()
-        measure = self._measured if self._csr is None else self._measured_entries
+        measure = self._dense_moments if self._csr is None else self._csr_moments
         return Moments(*(self.namespace.to_host(one) for one in measure(weight, counts, total)))
 
-    def _measured(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
+    def _dense_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, cast = self.namespace.xp, self.namespace.cast
         sums = self.namespace.zeros((self.d,), _DOUBLE)
         low, high = sums + np.inf, sums - np.inf
@@ -253,7 +253,7 @@ class DeviceDesign:
             second = second + xp.matmul(weight[rows], off * off)
         return mean, _deviation(xp, first, second, total, unit), low, high
 
-    def _measured_entries(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
+    def _csr_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, add_at, least_at = self.namespace.xp, self.namespace.add_at, self.namespace.least_at
         zeros = self.namespace.zeros((self.d,), _DOUBLE)
         sums, held, stored, low, lowest = zeros + 0, zeros + 0, zeros + 0, zeros + np.inf, zeros + np.inf

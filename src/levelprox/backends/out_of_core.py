@@ -17,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Index
 from levelprox._validation import finite, whole
-from levelprox.backends.partition import Partition, SetForm, T, Transform, Work
+from levelprox.backends.partition import ComputeStatistics, Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.query import PartialSums
-from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.deferred import ColumnCache, DeferredDesign
+from levelprox.designs.column_view import ColumnCache, DeferredDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.losses._base import vector

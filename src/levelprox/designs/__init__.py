@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked, open_chunked
-from levelprox.designs.column_view import SelectedDesign
-from levelprox.designs.deferred import DeferredDesign
-from levelprox.designs.dense import DenseDesign, as_design
+from levelprox.designs.column_view import DeferredDesign, SelectedDesign
+from levelprox.designs.dense import DenseDesign, as_design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.intercept import (
     InterceptDesign,
     precise_matvec,
@@ -43,6 +42,10 @@ __all__ = [
     "SelectedDesign",
     "SparseDesign",
     "as_design",
+    "is_dask",
+    "is_on_device",
+    "is_remote",
+    "library_of",
     "open_chunked",
     "precise_matvec",
     "scaled_by",

@@ -161,10 +161,7 @@ class SparseDesign(Design):
         arrays = self.kernel.select_piece(chosen, begin, end, not self.by_rows and self._is_sorted)
         return SparseDesign(*arrays, (end - begin, chosen.size), True)
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        return self._gram_beyond(weight, 0)
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
         n, d = self.shape
         weight = np.ones(n) if weight is None else weight
         if not self.by_rows:
@@ -183,7 +180,7 @@ class SparseDesign(Design):
         gram = np.zeros((d, d))
         for start in range(0, n, step):
             stop = min(n, start + step)
-            gram += self._piece(np.arange(d), start, stop)._gram_beyond(weight[start:stop], known)
+            gram += self._piece(np.arange(d), start, stop)._gram(weight[start:stop], known)
         return gram
 
     def _summed(self) -> SparseDesign:
