@@ -150,7 +150,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
-        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises."""
+        """Whether the loss of some sample decreases without bound along x, and whether that of one increases."""
 
     @abstractmethod
     def _middle(self) -> float:
@@ -353,7 +353,7 @@ class RemoteObjective(Curved):
 
 
 def _there(part: Vector | None) -> Vector:
-    """Return a part of the sums that the query asked for."""
+    """Return a part of the sums of the query."""
     assert part is not None
     return part
 

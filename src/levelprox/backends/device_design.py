@@ -6,7 +6,7 @@ Full products read X itself and correct the small result, A'r = (X'r − c Σ r)
 gathered once, dense, centred and scaled; those that the next question has in common with the last are not read again.
 
 Products are in the type of X, and sums of float32 are taken over some thousand rows at a time, which are added up in
-float64. Vectors over the samples are float64: they are small beside X.
+float64. Vectors over the samples are float64: they are small relative to X.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PANEL = 128  # columns of a symmetric product that are done at once: as many as
 _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
-_STORED = 2**25  # entries of a CSR matrix that are looked at at once
+_STORED = 2**25  # entries of a CSR matrix that are checked at a time
 _TYPICAL = 2**10  # rows that tell how large the entries of a column typically are
 
 
@@ -106,7 +106,7 @@ class DeviceDesign:
         """These columns of A, gathered; what is kept of the last ones is used again.
 
         Where all are kept they are not copied: the others among those kept are then multiplied by 0, unless `few` says
-        that a matrix over these alone is wanted, and they are few.
+        that a matrix over these alone is needed, and they are few.
         """
         kept = self._kept
         places = np.full(features.size, -1) if kept is None else kept.places(features)
@@ -316,7 +316,7 @@ class Columns:
     matrix : array of shape (n, k)
         On the device.
     order : ndarray of int, optional
-        Where in the matrix those are that were asked for, one after the other; all by default.
+        Positions of the requested columns in the matrix, in order; all by default.
     """
 
     def __init__(self, design: DeviceDesign, features: Features, matrix: Any, order: Features | None = None) -> None:

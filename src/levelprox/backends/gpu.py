@@ -1,8 +1,7 @@
 """ψ of samples on a device: X, targets and weights stay there, and so does everything that is as long as they are.
 
-What comes back is W-sized, but for one gradient over all features in each full gradient pass; `query.py` says what is
-sent when.
-Each query is one transfer there, of its points, and one back, of all that it asks for.
+Results have the size of W, except for one gradient over all features in each full gradient pass; `query.py` says what
+is sent when. Each query is one transfer there, of its points, and one back, of all its results.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class DeviceModel(RemoteObjective):
         return value if value.ndim == 1 else value.sum(axis=1)
 
     def _read(self, query: Query, columns: Columns, parts: list[Vector], with_trials: bool) -> PartialSums:
-        """What came back, over the features that were asked for, in the order of the query."""
+        """Return the results over the requested features, in the order of the query."""
         K, order, size = self.width, columns.order, query.features.size
         values = np.concatenate(parts[: 1 + with_trials])
         rest = iter(parts[1 + with_trials :])
@@ -186,7 +185,7 @@ class DeviceModel(RemoteObjective):
 
     @property
     def _whole_squares(self) -> Any:
-        """Of all features, on the device; a pass over X, the first time it is asked for."""
+        """Of all features, on the device; a pass over X at first use."""
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
 
     @property
@@ -194,13 +193,13 @@ class DeviceModel(RemoteObjective):
         return self._sums("squares", self._whole_squares)
 
     def _once(self, name: str, made: Callable[[], Any]) -> Any:
-        """What is a fact of all features, made when it is asked for first."""
+        """A quantity of all features, computed at first use."""
         if name not in self._facts:
             self._facts[name] = made()
         return self._facts[name]
 
     def _sums(self, name: str, whole: Any) -> SquareSums:
-        """What is asked of a vector over all features on the device, over those of this restriction."""
+        """The entries of a vector on the device for the features of this restriction."""
         if name not in self._own:
             part = whole
             if self.features.size < self.n_all:

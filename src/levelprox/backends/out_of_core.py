@@ -177,7 +177,7 @@ class Pass:
         self._done = 0
         self._threads: ThreadPoolExecutor | None = None
         self._ahead: tuple[int, Future[None]] | None = None
-        self._chosen: Index | None = None  # columns that were asked for last
+        self._chosen: Index | None = None  # columns of the last request
 
     def __enter__(self) -> Self:
         self._chunked.check_unchanged()

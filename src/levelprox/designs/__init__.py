@@ -8,7 +8,7 @@
 | `InterceptDesign` | another design                | the same with one more column, of ones             |
 
 `SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the
-first two classes above say. `DeferredDesign` is read when it is first asked for; `Chunked` is X in files, a
+first two classes above say. `DeferredDesign` is read at first use; `Chunked` is X in files, a
 design for every chunk of rows, opened by `open_chunked`. `as_design` chooses and checks; what it returns is finite,
 two-dimensional and safe for the kernels, and its type is not checked again.
 """

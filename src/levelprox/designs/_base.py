@@ -2,8 +2,8 @@
 
     Xx,   X'r,   some columns,   some rows,   X' diag(D) X,   Σ_i s_i X_ij²
 
-All of it in float64 and in a fixed order of summation, whatever the type and storage of the data,
-so an algorithm never asks what kind of design it holds.
+All of it in float64 and in a fixed order of summation, for any type and storage of the data,
+so algorithms do not depend on the kind of design.
 """
 
 from __future__ import annotations

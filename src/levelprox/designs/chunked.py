@@ -282,7 +282,7 @@ def open_chunked(
     chunk_bytes : int
         About how much is read at a time.
     cache : path-like, optional
-        The folder for what a LIBSVM file is converted to; by default it lies beside the file.
+        The folder for what a LIBSVM file is converted to; by default next to the file.
     n_features, zero_based : int and bool, optional
         Of a LIBSVM file, as `levelprox.io.read_libsvm` has them.
 

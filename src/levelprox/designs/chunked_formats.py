@@ -24,7 +24,7 @@ from levelprox.io.opened import shown
 from levelprox.io.table import TARGETS, listed
 
 _MEMBERS = ("data", "indices", "indptr", "shape")
-_BLOCK = 2**20  # rows whose bounds are looked at at a time
+_BLOCK = 2**20  # rows whose bounds are checked at a time
 
 
 class ChunkedSparse(Chunked):
@@ -185,7 +185,7 @@ def _shape(members: Mapping[str, StoredArray], name: str) -> tuple[int, int]:
 
 
 def _largest(indices: StoredArray, name: str) -> int:
-    """The largest index; all of them are looked at, some at a time."""
+    """Return the largest index; all are checked, some at a time."""
     if len(indices.shape) != 1 or indices.dtype.kind not in "iu":
         raise FileFormatError(f"{name}: indices must be a vector of int32 or int64, got {indices.dtype}")
     blocks = (indices.rows(p, min(p + _BLOCK, indices.size)) for p in range(0, indices.size, _BLOCK))

@@ -38,7 +38,7 @@ class SelectedDesign(Design):
 
     Notes
     -----
-    `kernel`, which compiled loops ask for, does need the copy, and makes it when it is first asked for.
+    `kernel`, for compiled loops, needs the copy, and makes it at first use.
 
     Examples
     --------
@@ -214,7 +214,7 @@ class ColumnCache:
     Attributes
     ----------
     likely : ndarray of int
-        Features that may be asked for next, most likely first.
+        Features that may be needed next, most likely first.
     nbytes : int
         What is kept now, never more than `memory`.
     """
@@ -224,7 +224,7 @@ class ColumnCache:
         self.likely: Index = np.empty(0, np.int64)
         self.nbytes = 0
         self._stock: dict[int, tuple[Index, Design]] = {}  # features in ascending order, and their columns
-        self._current: dict[int, tuple[bytes, Design]] = {}  # those that were asked for last, where they are not all
+        self._current: dict[int, tuple[bytes, Design]] = {}  # those of the last request, if not all
 
     def columns(self, i: int, chosen: Index, read: Callable[[], Design], keep: bool) -> Design:
         """Columns of chunk i.
@@ -237,7 +237,7 @@ class ColumnCache:
         read : callable
             The whole chunk: only called where they are not kept.
         keep : bool
-            Whether they will be asked for again.
+            Whether they will be needed again.
         """
         key, current = chosen.tobytes(), self._current.get(i)
         if current is not None and current[0] == key:
@@ -273,7 +273,7 @@ class ColumnCache:
         fixed = _fixed_bytes(whole)
         if self.nbytes + fixed + int(cost[wanted].sum()) > self.memory:
             return False
-        # what is asked for is kept twice where more is kept: once among all, once by itself
+        # requested columns are cached twice if more is cached: once among all, once by themselves
         room = self.memory * float(self._shares[i]) - 2 * (fixed + float(cost[wanted].sum()))
         others = self.likely[~np.isin(self.likely, wanted)]
         others = others[: int(np.searchsorted(np.cumsum(cost[others]), room, side="right"))]
@@ -286,7 +286,7 @@ class ColumnCache:
         return True
 
     def _trim(self, i: int, chosen: Index) -> None:
-        """Where more is kept of chunk i than its share, from when more was asked for, leave room for the others."""
+        """If chunk i has more cached than its share, from an earlier request, make room for the others."""
         features, stock = self._stock[i]
         wanted = np.unique(chosen)
         if stock.nbytes > self.memory * float(self._shares[i]) and wanted.size < features.size:

@@ -121,7 +121,7 @@ class InterceptDesign(Design):
         return out
 
     def _in_base(self, chosen: Index) -> Index:
-        """Where the chosen columns are in the base, but for those of ones."""
+        """Positions of the chosen columns in the base, except those of ones."""
         kept = chosen[~np.isin(chosen, self._ones)]
         return kept - np.searchsorted(self._ones, kept)
 

@@ -200,7 +200,7 @@ class ScaledDesign(Design):
         if self.center_ is not None and self._is_dense:
             return self._dense_gram(self.center_, self._weight("D", weight), known)
         gram = self.base._gram(weight, known)
-        gram[:known, :known] = 0.0  # whatever was left there, it must not overflow below
+        gram[:known, :known] = 0.0  # uninitialised memory must not overflow below
         if self.center_ is not None:
             weight = self._weight("D", weight)
             gram = self._centred(gram, self.center_, weight)
@@ -284,7 +284,7 @@ class ScaledDesign(Design):
         return sums, squares
 
     def _dense_gram(self, center: Vector, weight: Vector, known: int) -> Vector:
-        """A'DA but for the corner that is known: over blocks of rows of A, those of D > 0 and then those of D < 0."""
+        """A'DA except for the known corner: over blocks of rows of A, those of D > 0 and then those of D < 0."""
         gram = np.zeros((self.shape[1], self.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):
             for sign in (1.0, -1.0):

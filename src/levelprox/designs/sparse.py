@@ -1,4 +1,4 @@
-"""X as the three arrays of a CSR or CSC matrix, read where they lie.
+"""X as the three arrays of a CSR or CSC matrix, read in place.
 
 Slice s (a row of CSR, a column of CSC) holds data[p] at indices[p] for indptr[s] ≤ p < indptr[s+1],
 in any order. Data and indices, int32 or int64, are used in place; so is indptr, if it is int64. Other
@@ -22,7 +22,7 @@ from levelprox.designs._base import Design, check_finite, check_shape, real_valu
 from levelprox.exceptions import InvalidInputError
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
-_BLOCK = 2**18  # entries that are looked at at a time
+_BLOCK = 2**18  # entries that are checked at a time
 _PANEL = 16  # columns of a dense tile
 _DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 

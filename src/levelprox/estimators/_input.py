@@ -1,4 +1,4 @@
-"""What a user brings as X and y: what is refused, and the row, column or entry that an error is about.
+"""Checks of X and y, with errors that name the row, column or entry.
 
 Conversions are scikit-learn's, and so are its errors; here they learn where the culprit is.
 """

@@ -146,7 +146,7 @@ class Selector(TransformerMixin):
 
         Returns
         -------
-        SparseClassifier, SparseRegressor or one of their CV twins
+        SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             With the same coefficients.
         """
         model = copy.copy(self)

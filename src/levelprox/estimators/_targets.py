@@ -383,7 +383,7 @@ class Regression(RegressorMixin, SparseLinearModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        with suppress(InvalidInputError):  # a loss that `fit` will refuse
+        with suppress(InvalidInputError):  # a loss for which `fit` raises an error
             tags.target_tags.positive_only = self.loss_.kind in ("count", "positive")
         return tags
 

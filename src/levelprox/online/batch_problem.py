@@ -4,7 +4,7 @@
 
     Σ_t ψ_t(x)  ≈  const + M [ ⟨g, x − x°⟩ + ½ (x − x°)'H(x − x°) ]
 
-M is the weight of the samples that are remembered, g the mean of their gradients as it would be at x°, H that of their
+M is the weight of the previous samples, g the mean of their gradients as it would be at x°, H that of their
 Hessians. g and the diagonal of H are kept for all features. The other entries of H are kept for a pool of features, the
 current support and some that may enter it: entry (i, j) is the mean since the later of the two came into the pool,
 and stands for the time before as well. Where that is not positive semidefinite, entries that were not seen in full are
@@ -78,7 +78,7 @@ class PastBatches:
         self._sum: Matrix = np.empty((0, 0))  # of Hessians over the pool, each entry since both were in it
 
     def fade(self, share: float) -> None:
-        """Forget all but a share of every sample's weight."""
+        """Discount the weight of every sample."""
         self.weight *= share
         self.reliable *= share
         self.seen *= share
@@ -118,7 +118,7 @@ class PastBatches:
         return np.minimum(seen[:, None], seen)
 
     def follow(self, gradient: Vector, H: Matrix, dx: Vector, change: Vector, weight: float) -> None:
-        """Let x° move by dx over the pool, where gradient and H are given; elsewhere g changes as that of a batch.
+        """Move x° by dx over the pool, where gradient and H are given; for other features g changes as that of a batch.
 
         Both are estimates, and what they add to the error is taken off the weights: where x moves by dx, a mean over n
         samples errs in Hdx as if it were a gradient of n/ν samples, ν = dx'Hdx/noise.
