@@ -72,7 +72,7 @@ class RemotePoint:
         return np.array_equal(features, self.features) and np.array_equal(x, self.x)
 
     def over(self, features: Features, width: int) -> Vector:
-        """The same point over fewer features, those left out being zero."""
+        """Return the same point over fewer features, those left out being zero."""
         if features is self.features:
             return self.x
         places = np.searchsorted(self.features, features)
@@ -154,7 +154,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def _middle(self) -> float:
-        """A middle of the targets, where the intercept begins."""
+        """Return a middle of the targets, where the intercept begins."""
 
     def accuracy(self, x: Vector) -> float:
         """Return the share of the samples, by weight, whose class has the largest margin at x; of labels only."""
@@ -323,7 +323,7 @@ class RemoteObjective(Curved):
         return _there(self.evaluate(self._query(z, diagonal=kind)).diagonal)
 
     def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
-        """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
+        """Return the second-order model of ψ at x as a least-squares problem, a sample for each curved direction.
 
         ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
         """
@@ -376,7 +376,7 @@ class DataSource(ABC):
 
     @abstractmethod
     def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
-        """What must be known before there is a model; X and y are checked on the way."""
+        """Return what must be known before there is a model; X and y are checked on the way."""
 
     @abstractmethod
     def spread(self, total: float) -> float:
@@ -388,11 +388,11 @@ class DataSource(ABC):
 
     @abstractmethod
     def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
-        """The same samples, their weights multiplied by a factor for their class."""
+        """Return the same samples, their weights multiplied by a factor for their class."""
 
     @abstractmethod
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
-        """The samples of one fold, or all others: those of a weight of 0 do not count.
+        """Return the samples of one fold, or all others: those of a weight of 0 do not count.
 
         Which fold a sample is in depends on the seed, its chunk and its place there alone.
         """

@@ -251,7 +251,7 @@ Namespace = Torch | Cupy
 
 
 def array_namespace(X: Any) -> Namespace | None:
-    """The library and device of an array; None where it is not on a device that this package knows."""
+    """Return the library and device of an array; None where it is not on a device that this package knows."""
     library = type(X).__module__.split(".")[0]
     if library == "torch" and hasattr(X, "layout"):
         return Torch(X.device)
@@ -295,7 +295,7 @@ def on_device(X: Any, device: Any, xp: str = "torch") -> Any:
 
 
 def _named(xp: str, device: Any) -> Namespace:
-    """The library's side of a device that exists."""
+    """Return the library's side of a device that exists."""
     if xp not in ("torch", "cupy"):
         raise InvalidInputError(f"xp must be 'torch' or 'cupy', got {xp!r}")
     if importlib.util.find_spec(xp) is None and xp not in sys.modules:

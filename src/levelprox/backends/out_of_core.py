@@ -108,11 +108,13 @@ class FileSource(PartitionedSource):
         return self.bytes_read / self.chunked.nbytes
 
     def transformed(self, change: Transform) -> Self:
+        """Return the same samples with every partition transformed where it is."""
         other = copy.copy(self)
         other._changes = (*self._changes, change)
         return other
 
     def total(self, work: Work[T]) -> T:
+        """Return the sum of `work` over all partitions with rows that have a weight."""
         everywhere = isinstance(work, Evaluation) and work.query.gradient == "everywhere"
         with Pass(self, _what_for(work, everywhere), isinstance(work, Evaluation) and not everywhere) as pass_:
             found = self._summed(work, pass_, 0, self.chunked.n_chunks)
@@ -131,7 +133,7 @@ class FileSource(PartitionedSource):
             self.cache.likely = np.argsort(-size, kind="stable")
 
     def _summed(self, work: Work[T], pass_: Pass, begin: int, end: int) -> T | None:
-        """The sum over some chunks; None where no sample of theirs has a weight."""
+        """Return the sum over some chunks; None where no sample of theirs has a weight."""
         if end - begin == 1:
             with pass_.chunk(begin) as design:
                 partition = self._partition(begin, design)
@@ -211,7 +213,7 @@ class Pass:
                 self.leave(i)
 
     def columns(self, i: int, chosen: Index, read: Callable[[], Design]) -> Design:
-        """Some columns of chunk i, from memory where they are there."""
+        """Return some columns of chunk i, from memory where they are there."""
         self._chosen = chosen
         return self._source.cache.columns(i, chosen, read, self._keep)
 
@@ -241,7 +243,7 @@ class Pass:
         return chosen is None or not self._source.cache.has(i, chosen)
 
     def leave(self, i: int) -> None:
-        """The work on a chunk that was read is done."""
+        """Release a chunk that was read, and report progress."""
         self._chunked.leave(i)
         self._done += 1
         if self._source.progress is not None:
@@ -255,7 +257,7 @@ def _what_for(work: Work[Any], everywhere: bool) -> str:
 
 
 def _targets(chunked: Chunked) -> NDArray[Any]:
-    """The targets in the file."""
+    """Return the targets in the file."""
     if not chunked.has_target:
         raise InvalidInputError(f"{chunked.name} holds no targets: give y")
     return np.concatenate([chunked.target(i) for i in range(chunked.n_chunks)])

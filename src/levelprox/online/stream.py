@@ -159,7 +159,7 @@ class Stream:
         self._past = PastBatches(model.dimension, model.width)
 
     def _exchanged(self, model: Model, m: float) -> Vector:
-        """The next point; the one before it where ψ_B is not finite anywhere near."""
+        """Return the next point; the one before it where ψ_B is not finite anywhere near."""
         assert self.x is not None
         past, x = self._past, _finite_start(model, self.x)
         if x is None:
@@ -189,7 +189,7 @@ class Stream:
         return trial.x
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
-        """The features of x, and those outside with the largest expected gain."""
+        """Return the features of x, and those outside with the largest expected gain."""
         past, width = self._past, self._past.width
         inside = np.union1d(self._always, np.flatnonzero(x) // width).astype(np.intp)
         count = min(max(self.k, _WAITING[0]), _WAITING[1], x.size // width - inside.size) if self.k else 0
@@ -253,7 +253,7 @@ class Stream:
             past.curvature = trial.curvature
 
     def _smoothed(self, model: Model, m: float) -> Model:
-        """The envelope of a loss with kinks, as wide as residuals have been, batch by batch; a smooth ψ itself."""
+        """Return the envelope of a loss with kinks, as wide as residuals of all batches; a smooth ψ itself."""
         if model.smooth:
             return model
         assert isinstance(model, LinearModel | OneVsRestModel) and self.x is not None
@@ -315,13 +315,13 @@ def _is_bent_back(model: Model) -> bool:
 
 
 def _by_class(model: LinearModel | OneVsRestModel, z: Vector) -> Iterator[tuple[LinearModel, Vector]]:
-    """The model of each class with its margins."""
+    """Return the model of each class with its margins."""
     parts = (model,) if isinstance(model, LinearModel) else model.parts
     return zip(parts, z.reshape(z.shape[0], -1).T, strict=True)
 
 
 def _median(values: Vector, weight: Vector | None) -> float:
-    """The least value such that values up to it have half of the weight."""
+    """Return the least value such that values up to it have half of the weight."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(np.ones(values.size) if weight is None else weight[order])
     return float(values[order[np.searchsorted(total, total[-1] / 2)]])
