@@ -80,6 +80,14 @@ def nonnegative(name: str, value: object) -> float:
     return number
 
 
+def fraction(name: str, value: object) -> float:
+    """`value` as a float in [0, 1)."""
+    number = real(name, value)
+    if not 0 <= number < 1:
+        raise InvalidInputError(f"{name} must be in [0, 1), got {value!r}")
+    return number
+
+
 def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
     """`value` as an integer in [least, below); booleans and floats are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:
