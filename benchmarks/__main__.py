@@ -24,7 +24,7 @@ QUICK_LIMIT = 20.0
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small data, few cases: under five minutes")
     parser.add_argument("--only", help=f"tables, of {', '.join(TABLES)}")

@@ -52,7 +52,7 @@ class Bar:
         return statistics.median(values) if self.median is not None else max(values)
 
     def on(self, data: str) -> Bar:
-        """The same bar on one data set."""
+        """Return the same bar on one data set."""
         return replace(self, cases=[case for case in self.cases if case.data == data])
 
     @property
@@ -87,7 +87,7 @@ def pairs(rows: Iterable[Row], table: str, ours: str, theirs: str) -> list[tuple
 
 
 def label(row: Row) -> str:
-    """Data and case."""
+    """Return the label of a row: data and case."""
     return f"{row['data']} {row['case']}"
 
 
@@ -123,7 +123,7 @@ def times(compared: list[tuple[Row, Row]], limit: float | None, short: float = 0
 
 
 def figures(rows: Iterable[Row], name: str, limit: float) -> list[Case]:
-    """A column against a limit."""
+    """Compare a column with a limit."""
     cases = []
     for row in rows:
         if not answered(row):

@@ -46,7 +46,7 @@ def available(name: str) -> bool:
 
 
 def loader(name: str) -> Any:
-    """The module load_data.py of the folder that LEVELPROX_DATA names."""
+    """Return the module load_data.py of the folder that LEVELPROX_DATA names."""
     folder = os.environ.get("LEVELPROX_DATA")
     if not folder:
         raise SystemExit(f"{name}: set LEVELPROX_DATA to the folder of load_data.py")
@@ -58,7 +58,7 @@ def loader(name: str) -> Any:
 
 
 def dataset(name: str) -> Dataset:
-    """The training samples of a data set, float64, as loaded: no scaling, no intercept."""
+    """Return the training samples of a data set, float64, as loaded: no scaling, no intercept."""
     if name in GENERATED:
         return Dataset(name, *_generated(name))
     whole, _, samples = name.partition("@")

@@ -10,7 +10,7 @@ from experiments.results import COLORS, panels, save
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    """What there are rows for."""
+    """Draw the figures for which there are rows."""
     starts = [pair for start in (DIRECT, CONTINUATION) for pair in pairs(rows, "skglm", start, "skglm")]
     if any(answered(ours) and answered(theirs) for ours, theirs in starts):
         _skglm(rows, folder / "skglm.png")

@@ -140,7 +140,7 @@ def _score(task: str, held_out: Any, y: Any) -> Row:
 
 
 def _asked(place: Path, name: str, threads: str, limit: float, folder: Path) -> Row:
-    """The answer of a fit in a process of its own, or what became of that instead."""
+    """Return the result of a fit in its own process, or how that process ended."""
     package = MODELS[name].package
     if importlib.util.find_spec(package) is None:
         return {"status": "not installed", "note": f"{package} is not installed"}
@@ -219,7 +219,7 @@ def measure(given: argparse.Namespace, kept: list[Row]) -> Iterator[Row]:
 
 
 def first_use() -> Row:
-    """What goes wrong of the first-use calls and mistakes."""
+    """Return the first-use calls that fail, and the mistakes without a good error."""
     command = [sys.executable, "-m", "benchmarks.first_use"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     return {"wrong": done.returncode, "text": (done.stdout + done.stderr[-2000:]).strip()}
@@ -229,7 +229,7 @@ def first_use() -> Row:
 
 
 def within_one_error(rows: list[Row]) -> tuple[Row, list[Row]] | None:
-    """The best of some rows, and those whose score is within its standard error; None where none has a score."""
+    """Return the best of some rows, and those within its standard error; None if none has a score."""
     known = [row for row in rows if row.get("score") is not None]
     if not known:
         return None
@@ -399,7 +399,7 @@ def table(rows: list[Row]) -> str:
 
 
 def report(whole: Row) -> str:
-    """The tables of a file of results."""
+    """Return the tables of a file of results."""
     rows = whole["rows"]
     loads = [row["load_average"] for row in rows]
     machine = whole["machine"]
@@ -432,7 +432,7 @@ def _names(known: Any) -> Any:
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_hour", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(QUICK)}; one thread")
     parser.add_argument("--sets", type=_names(SETS), help=f"of {', '.join(SETS)}")

@@ -139,7 +139,7 @@ def _like_riboflavin() -> tuple[Any, Any]:
 
 
 def _stored(name: str, rows: int | None = None, **options: Any) -> tuple[Any, Any]:
-    """Samples of LEVELPROX_DATA: all of them, or `rows` of the training part drawn at random."""
+    """Return samples of LEVELPROX_DATA: all, or `rows` of the training part, drawn at random."""
     X, y, X_test, y_test = loader(name).load(name, **options)
     if rows is None and X_test is not None:
         return np.vstack([X, X_test]), np.concatenate([y, y_test])
@@ -178,7 +178,7 @@ QUICK = ("breast_cancer", "iris", "diabetes")
 
 
 def data(name: str) -> Data:
-    """A data set by name."""
+    """Return a data set by name."""
     task, source, load, substitute = SETS[name]
     if substitute is not None and not os.environ.get("LEVELPROX_DATA"):
         source, load = "substitute", substitute
@@ -311,7 +311,7 @@ def features(model: Any, d: int) -> int:
 
 
 def losses(task: str, model: Any, X: Any, y: Any) -> Array:
-    """The loss of each held-out sample: log loss, squared error, or Poisson deviance.
+    """Return the loss of each held-out sample: log loss, squared error, or Poisson deviance.
 
     Probabilities are kept between 1e-15 and 1 - 1e-15, and rates above 1e-15.
     """

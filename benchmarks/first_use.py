@@ -140,26 +140,26 @@ def _people() -> tuple[np.ndarray, np.ndarray]:
 
 
 def frame(**columns: Any) -> Any:
-    """A small table with names; columns may be replaced or added."""
+    """Return a small table with names; columns may be replaced or added."""
     import pandas as pd
 
     return pd.DataFrame(_people()[0], columns=list(NAMES)).assign(**columns)
 
 
 def polars_frame() -> Any:
-    """The same table of polars."""
+    """Return the same table as a polars frame."""
     import polars as pl
 
     return pl.DataFrame(_people()[0], schema=list(NAMES))
 
 
 def samples() -> np.ndarray:
-    """The same without names."""
+    """Return the same table without names."""
     return _people()[0]
 
 
 def target() -> np.ndarray:
-    """A number for each row."""
+    """Return a number for each row."""
     return _people()[1]
 
 
@@ -174,7 +174,7 @@ def three() -> np.ndarray:
 
 
 def with_entry(value: Any, column: str = "height", row: int = 7) -> Any:
-    """The table with one entry replaced."""
+    """Return the table with one entry replaced."""
     X = frame()
     if isinstance(value, str):
         X[column] = X[column].astype(object)
@@ -227,13 +227,13 @@ def printed(fit: Callable[[], Any]) -> Callable[[], str]:
 
 
 def fitted(kind: type = SparseRegressor, **options: Any) -> Any:
-    """A model of the table."""
+    """Return a model of the table."""
     y = labels() if kind in (SparseClassifier, SparseClassifierCV) else target()
     return kind(**options).fit(frame(), y)
 
 
 def streamed() -> Any:
-    """A model of batches."""
+    """Return a model of batches."""
     model = SparseRegressor(n_features=2)
     for rows in np.array_split(np.arange(80), 4):
         model.partial_fit(samples()[rows], target()[rows])
@@ -241,7 +241,7 @@ def streamed() -> Any:
 
 
 def saved_and_loaded() -> list[str]:
-    """The features of a model that was written to a file and read again."""
+    """Return the features of a model that was written to a file and read again."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.levelprox"
         fitted(n_features=2).save(path)
@@ -249,7 +249,7 @@ def saved_and_loaded() -> list[str]:
 
 
 def names_of(model: Any) -> list[str]:
-    """The features of a fitted model."""
+    """Return the features of a fitted model."""
     return [str(name) for name in model.get_feature_names_out()]
 
 

@@ -102,7 +102,7 @@ def bandwidth(clock: Clock, device: torch.device, size: int) -> float:
 
 
 def fit(X: torch.Tensor, y: torch.Tensor, tol: float, k: int = TRUE) -> tuple[Result, DeviceModel]:
-    """The whole of a level fit."""
+    """Run a level fit."""
     model = DeviceSource(X, y).model(Form(Logistic()))
     constraint = MCP.from_threshold(THRESHOLD)
     return solve(Problem(model, constraint, (k + 0.5) * constraint.cap), start="direct", tol=tol), model
@@ -167,7 +167,7 @@ class Watch:
 def measured(
     name: str, X: torch.Tensor, y: torch.Tensor, chosen: np.ndarray, tol: float, clock: Clock, rate: float
 ) -> Any:
-    """The fit three times, once more to see where its time goes, and its bars."""
+    """Run the fit three times, once more to profile it, and compare it with its bars."""
     seconds = []
     for _ in range(FITS):
         took, (result, model) = clock.timed(lambda: fit(X, y, tol))
@@ -214,7 +214,7 @@ def measured(
 
 
 def report(row: dict[str, Any], rate: float) -> None:
-    """A fit in words."""
+    """Return the description of a fit."""
     met = {name: "met" if bar else "MISSED" for name, bar in row["bars"].items()}
     phases = ", ".join(f"{phase} {s * 1000:.1f} ms" for phase, s in row["phases"].items())
     print(
@@ -287,7 +287,7 @@ class ProximalGradient:
 
 
 def proximal_gradient(X: torch.Tensor, y: torch.Tensor, tol: float, wanted: int, clock: Clock) -> dict[str, Any]:
-    """The peer at a λ with about as many features: bisected beforehand, at a rough tolerance, outside of its time."""
+    """Run the peer at a λ with about as many features, found by bisection at a rough tolerance, not timed."""
     search = ProximalGradient(X, y)
     zero = torch.zeros(X.shape[1], dtype=X.dtype, device=X.device)
     bend, low, high, x, share = search.bend(), 1e-4, 1.0, zero, 0.1
@@ -320,7 +320,7 @@ def proximal_gradient(X: torch.Tensor, y: torch.Tensor, tol: float, wanted: int,
 
 
 def scikit_learn(X: torch.Tensor, y: torch.Tensor, lam: float, share: float) -> dict[str, Any]:
-    """The peer on the CPU, with some of the rows."""
+    """Run the peer on the CPU, with some of the rows."""
     name = "scikit-learn, l1, CPU"
     try:
         from sklearn.linear_model import LogisticRegression

@@ -70,7 +70,7 @@ class Case:
 
 
 def of_entries(series: str, loss: str, d: int, entries: float, per_row: int, dtype: str = "float64") -> Case:
-    """A sparse case of about so many stored entries."""
+    """Return a sparse case of about so many stored entries."""
     return Case(series, loss, max(int(entries) // per_row, 1), d, per_row, dtype)
 
 
@@ -88,7 +88,7 @@ def cases(quick: bool, largest: bool) -> Iterator[Case]:
 
 
 def threaded(quick: bool) -> Iterator[Case]:
-    """What is fitted by one thread, and by two."""
+    """Return the cases that are fitted with one thread and with two."""
     for threads in (1, 2):
         sparse = of_entries("threads, sparse", "logistic", 10**6, 1e6 if quick else 1e8, PER_ROW)
         yield replace(sparse, threads=threads)
@@ -203,7 +203,7 @@ def tell(row: Row) -> None:
 
 
 def verdicts(rows: list[Row]) -> list[str]:
-    """What the figures say."""
+    """Return the verdicts on the figures."""
     lines = []
     for series, size, words in (
         ("entries", "entries", "entries"),

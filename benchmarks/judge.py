@@ -76,7 +76,7 @@ def margins(X: Any, x: Vector, intercept: float = 0.0) -> Vector:
 
 
 def mean_loss(z: Vector, b: Vector, loss: str) -> float:
-    """The average of ℓ(z_i, b_i)."""
+    """Return the average of ℓ(z_i, b_i)."""
     return float(np.mean(np.logaddexp(0.0, -b * z) if loss == "logistic" else (b - z) ** 2))
 
 
@@ -158,7 +158,7 @@ def _lines(gradient: Vector, x: Vector, penalty: Penalty, scale: float) -> tuple
 
 
 def _best_multiplier(offsets: Vector, slopes: Vector, price: float) -> tuple[float, float]:
-    """The least of max(0, offset + slope·y, price·y) over y ≥ 0, and where: the sign of its slope is bisected."""
+    """Return the minimum of max(0, offset + slope·y, price·y) over y ≥ 0, and the minimiser, by bisection."""
     offsets, slopes = np.append(offsets, [0.0, 0.0]), np.append(slopes, [price, 0.0])
 
     def rises(y: float) -> bool:
@@ -177,7 +177,7 @@ def _best_multiplier(offsets: Vector, slopes: Vector, price: float) -> tuple[flo
 
 
 def refit(X: Any, b: Vector, loss: str, support: NDArray[np.int64]) -> float:
-    """The least loss over coefficients of the support and an intercept.
+    """Return the smallest loss over coefficients of the support and an intercept.
 
     Newton's method with step halving, to a relative `ACCURACY`. On separated data the infimum 0 is not attained: a
     logistic loss below `SEPARATED` counts as 0, for every program.

@@ -73,13 +73,13 @@ def compare(path: Path, repeats: int) -> tuple[float, float]:
 
 
 def peak_memory() -> int:
-    """The most bytes this process ever had in memory."""
+    """Return the most bytes this process ever had in memory."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
 def read_alone(path: str) -> None:
-    """What one reading takes, in a process that does nothing else."""
+    """Measure one reading in its own process."""
     before = peak_memory()
     X, y = read_libsvm(path)
     after = peak_memory()
@@ -93,7 +93,7 @@ def read_alone(path: str) -> None:
 
 
 def fit_alone(path: Path) -> None:
-    """The peak of `levelprox fit` on a file, against the matrix that is in it."""
+    """Measure the peak memory of `levelprox fit` on a file relative to its matrix."""
     with subprocess.Popen(
         [sys.executable, "-m", "levelprox", "fit", path, "--json", "--quiet"], stdout=subprocess.PIPE
     ) as fit:

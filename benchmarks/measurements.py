@@ -40,7 +40,7 @@ class Measurements:
             csv.DictWriter(file, COLUMNS).writerow(whole)
 
     def get(self, table: str, data: str, case: str, peer: str) -> Row | None:
-        """A row measured before."""
+        """Return a row measured before."""
         return self.rows.get((table, data, case, peer))
 
 

@@ -128,7 +128,7 @@ def _answers(folder: Path, count: int, limit: float, command: list[str] | None) 
 
 
 def _wait_for(folder: Path, index: int, process: subprocess.Popen[bytes], limit: float) -> Answer:
-    """The next answer, or what became of the process instead."""
+    """Return the next answer, or how the process ended."""
     ready = folder / "ready"
     deadline = time.monotonic() + limit + START_UP
     counts = False  # whether the clock of the fit runs: once data are read and code is compiled
@@ -147,7 +147,7 @@ def _wait_for(folder: Path, index: int, process: subprocess.Popen[bytes], limit:
 
 
 def _read(folder: Path, index: int) -> Answer:
-    """An answer; what cannot be read is an error, not a crash."""
+    """Read an answer; an unreadable one has the status "error"."""
     try:
         told = json.loads((folder / f"answer-{index}.json").read_text())
         file = folder / f"answer-{index}.npy"

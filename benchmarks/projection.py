@@ -23,7 +23,7 @@ from levelprox.methods.lcpp import linearise
 
 
 def sort_based(v: np.ndarray, u: np.ndarray, tau: float) -> np.ndarray:
-    """The textbook method in NumPy: sort the breakpoints |v|/w, cumulate, find the piece."""
+    """Project by the textbook method in NumPy: sort the breakpoints |v|/w, cumulate, find the piece."""
     size = np.abs(v)
     price = 1 + np.sign(v) * u
     if price @ size <= tau:
@@ -40,7 +40,7 @@ def sort_based(v: np.ndarray, u: np.ndarray, tau: float) -> np.ndarray:
 
 
 def problem(d: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """A point one gradient step away from a sparse iterate, and the surrogate set there."""
+    """Return a point one gradient step away from a sparse iterate, and the surrogate set there."""
     rng = np.random.default_rng(d)
     at = np.where(rng.random(d) < 0.1, rng.standard_normal(d), 0.0)
     constraint = MCP(lam=2.0, theta=0.25)

@@ -51,6 +51,7 @@ class Counted(DaskSource):
     packed = 0
 
     def total(self, work: Any) -> Any:
+        """Count the round and its bytes."""
         answer = super().total(work)
         Counted.rounds += 1
         Counted.packed += len(pickle.dumps(answer))
@@ -67,7 +68,7 @@ def chunk(seed: int, rows: int, features: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def samples(n: int, features: int, chunks: int) -> tuple[da.Array, da.Array]:
-    """The same, in chunks that the workers make."""
+    """Return the same data in chunks that the workers generate."""
     sizes = np.diff(np.linspace(0, n, chunks + 1).astype(int)).tolist()
     pairs = [dask.delayed(chunk, pure=True, nout=2)(i, rows, features) for i, rows in enumerate(sizes)]
     X = [da.from_delayed(x, (rows, features), np.float32) for (x, _), rows in zip(pairs, sizes, strict=True)]

@@ -29,7 +29,7 @@ class Session:
     _last: Dataset | None = field(default=None, repr=False)
 
     def data(self, name: str) -> Dataset:
-        """A data set; only the last one is kept in memory."""
+        """Return a data set; only the last one is kept in memory."""
         if self._last is None or self._last.name != name:
             self._last = None
             self._last = dataset(name)

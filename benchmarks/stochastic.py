@@ -90,7 +90,7 @@ class Pass:
         self.progress = Progress(subproblem.center.copy())
 
     def __call__(self) -> None:
-        """The same pass every time."""
+        """Run the same pass every time."""
         self.progress = Progress(self.subproblem.center.copy(), np.array([self.guess]))
         rng = np.random.default_rng(0)
         random_steps(self.subproblem, self.model, self.progress, self.batch, self.lengths, 1e300, rng, self.snapshot)

@@ -14,7 +14,7 @@ Cell = Callable[[Row], str]
 
 
 def summary(rows: list[Row]) -> str:
-    """The whole text."""
+    """Return the whole text."""
     judged = bars(rows)
     parts = [
         "# Benchmarks",
@@ -45,7 +45,7 @@ def _bars(judged: list[Bar]) -> str:
 
 
 def _found(bar: Bar) -> str:
-    """The figure that decides, and how it was taken from the cases."""
+    """Return the deciding figure, and whether it is a median or a worst case."""
     if not bar.cases:
         return "-"
     if bar.value != bar.value:
@@ -54,7 +54,7 @@ def _found(bar: Bar) -> str:
 
 
 def _by_data(judged: list[Bar]) -> str:
-    """The same figures for each data set, with the cases that miss the bar among all."""
+    """Return the figures of each data set, with the number of cases that miss the bar."""
     judged = [bar for bar in judged if bar.cases]
     names = list(dict.fromkeys(case.data for bar in judged for case in bar.cases))
     if not names:

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def show(model: SparseClassifier | SparseClassifierCV, names: np.ndarray) -> None:
-    """The features that were selected, with the coefficients of their standardised values."""
+    """Print the selected features, with the coefficients of their standardised values."""
     coefficients = (model.scale_ * model.coef_)[0]
     for j in sorted(model.selected_features_, key=lambda j: -abs(coefficients[j])):
         print(f"  {names[j]:<24} {coefficients[j]:+8.3f}")

@@ -55,7 +55,7 @@ class HeldOut:
 
 
 def losses(z: Double, b: Double) -> Double:
-    """The logistic loss of each sample."""
+    """Return the logistic loss of each sample."""
     return np.logaddexp(0, -b * z)
 
 

@@ -89,29 +89,36 @@ class ConcaveLift(Objective):
 
     @property
     def dimension(self) -> int:
+        """Number of coordinates."""
         return self.model.dimension
 
     @property
     def weak_convexity(self) -> float:
+        """Weak-convexity constant μ."""
         return self.mu
 
     @property
     def smoothness(self) -> float:
+        """Lipschitz constant of the smooth part's gradient."""
         return self.model.smoothness + self.mu / 8
 
     @property
     def nonsmoothness(self) -> float:
+        """Largest jump of subgradients."""
         return self.model.nonsmoothness
 
     @property
     def noise(self) -> float:
+        """Noise of sampled gradients."""
         return self.model.noise
 
     @property
     def curvature(self) -> float:
+        """A typical curvature."""
         return self.model.curvature
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return ψ(x) and a subgradient."""
         value, gradient = self.model.value_and_gradient(x)
         return value - self.mu / 2 * float(np.log1p(x * x).sum()), gradient + self.lift_gradient(x)
 
@@ -120,6 +127,7 @@ class ConcaveLift(Objective):
         return -self.mu * x / (1 + x * x)
 
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
+        """Return the subgradients at x."""
         of_model = self.model.subgradients(x, hint)
         if of_model is None:
             return None
@@ -128,6 +136,7 @@ class ConcaveLift(Objective):
         return Subgradients(center, of_model.rows, of_model.radius, of_model.guess, *of_kinks)
 
     def restrict(self, W: NDArray[np.intp]) -> ConcaveLift:
+        """Return the same function of fewer features."""
         return ConcaveLift(self.model.restrict(W), self.mu)
 
 
@@ -146,7 +155,7 @@ def one_row(model: LinearModel, rows: Vector) -> Callable[[Vector, int], Vector]
 
 
 def sampled(objective: LinearModel | ConcaveLift, rows: Vector) -> Stochastic:
-    """The same ψ through one row at a time."""
+    """Return the same ψ through one row at a time."""
     lifted = isinstance(objective, ConcaveLift)
     row, n = one_row(objective.model if lifted else objective, rows), len(rows)
 
@@ -193,7 +202,7 @@ ENTRIES = [
 
 
 def cell(stochastic: bool, smooth: bool, convex: bool, seed: int = 0, n: int = 64, d: int = 10) -> Cell:
-    """A problem for one entry, its data drawn with `seed`: 5 of d features matter, the level admits 2.6 of them."""
+    """Return a problem for one entry, with random data: 5 of d features are relevant, the level allows 2.6 of them."""
     made = _DESIGNS[smooth, convex]
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d))

@@ -82,7 +82,7 @@ def samples(constraint: Constraint, count: int = 300) -> Rows:
 
 
 def reach(constraint: Constraint, level: float, x1: Double) -> Double:
-    """The largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
+    """Return the largest x2 with φ(|x1|) + φ(x2) ≤ η: inf where all are feasible, nan where none is.
 
     By bisection on φ itself, so that what is drawn needs no inverse of it.
     """
@@ -151,7 +151,7 @@ def _draw_bound(axis: Axes, rows: Rows, name: str) -> None:
 
 
 def draw_regions(rows: Rows) -> Figure:
-    """The feasible sets, side by side."""
+    """Draw the feasible sets, side by side."""
     levels = list(dict.fromkeys(row["level"] for row in rows))
     figure, axes = panels(1, len(levels))
     for axis, level in zip(axes.flat, levels, strict=True):
@@ -160,7 +160,7 @@ def draw_regions(rows: Rows) -> Figure:
 
 
 def _draw_region(axis: Axes, rows: Rows, level: float) -> None:
-    """The feasible set, and thick the boundary points with no room: there MFCQ fails."""
+    """Draw the feasible set, with thick lines where MFCQ fails on its boundary."""
     x1, x2, inside = (column(rows, name) for name in ("x1", "reach", "room"))
     height = np.minimum(x2, WINDOW)
     axis.fill_between(x1, -height, height, where=~np.isnan(x2), color=COLORS[5], alpha=0.6, linewidth=0)
@@ -179,7 +179,7 @@ def of(rows: Rows, **wanted: Any) -> Rows:
 
 
 def column(rows: Rows, name: str) -> Double:
-    """What all rows say under a name."""
+    """Return a column of the rows."""
     return np.array([row[name] for row in rows], dtype=np.float64)
 
 

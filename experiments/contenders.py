@@ -74,7 +74,7 @@ def _abess(problem: Planted, **settings: object) -> Indices:
 
 
 def by_skglm_cut(problem: Planted, k: int) -> Indices:
-    """The best of the path's points with between k and 3k features, cut to k."""
+    """Return the best of the path's points with between k and 3k features, cut to k."""
     X, b, loss = problem.X, problem.b, problem.recipe.loss
     Z = _standardised(X)
     cuts, last = [], np.zeros(0)
@@ -89,7 +89,7 @@ def by_skglm_cut(problem: Planted, k: int) -> Indices:
 
 
 def by_skglm_cv(problem: Planted, k: int) -> Indices:
-    """The features at the penalty with the least cross-validated error, however many they are."""
+    """Return the features at the penalty with the least cross-validated error."""
     Z, b = _standardised(problem.X), problem.b
     penalties = _penalties(Z, b, "squared")
     errors = np.zeros(_PENALTIES)
@@ -140,7 +140,7 @@ def _skglm_path(Z: Double, b: Double, loss: str, penalties: Double) -> Iterator[
 
 
 def _largest(w: Double, k: int) -> Indices:
-    """The places of the k largest, in order."""
+    """Return the places of the k largest, in order."""
     count = min(k, np.count_nonzero(w))
     return np.sort(np.argsort(-np.abs(w), kind="stable")[:count])
 

@@ -90,7 +90,7 @@ def certificate(problem: Problem, at: Iterate, null: NullFit) -> Certificate:
 
 
 def newton_steps(problem: Problem, at: Iterate, null: NullFit) -> Iterator[float]:
-    """The residual at the start, and after each step of `polish` until one does not lower ψ or none is missing."""
+    """Return the residual at the start, and after each step of `polish` until one does not lower ψ."""
     known = certificate(problem, at, null)
     yield known.kkt
     for _ in range(MOST_NEWTON):
@@ -104,7 +104,7 @@ def newton_steps(problem: Problem, at: Iterate, null: NullFit) -> Iterator[float
 
 
 def lcpp_steps(problem: Problem, at: Iterate, null: NullFit) -> Iterator[tuple[float, int]]:
-    """The residual at the start, and after each outer step, with its passes over the data."""
+    """Return the residual at the start, and after each outer step, with its passes over the data."""
     yield certificate(problem, at, null).kkt, 0
     subsolver, passes = Spectral(), 0
     gamma = subsolver.proximal_weight(problem.objective)

@@ -36,7 +36,7 @@ _REDUCTION = 1e-6
 
 
 def subproblem(n: int, kappa: float, d: int = 40) -> Subproblem:
-    """The problem above, the same data for every κ; the level is half of what the solution without one would spend."""
+    """Return the problem above, with the same data for every κ; the level is half of g at the solution without one."""
     rng = np.random.default_rng(n)
     scales = np.geomspace(1, 1e-3, d)
     rows = rng.standard_normal((n, d)) * scales
@@ -101,7 +101,7 @@ def count(n: int, kappa: float, seeds: int) -> dict[str, float]:
 
 
 def slope(bound: Vector, rows: Vector) -> tuple[float, float, float]:
-    """The log-log slope of rows against the bound, with 95 % limits."""
+    """Return the log-log slope of rows against the bound, with 95 % limits."""
     line = stats.linregress(np.log(bound), np.log(rows))
     reach = float(stats.t.ppf(0.975, rows.size - 2)) * line.stderr
     return line.slope, line.slope - reach, line.slope + reach

@@ -25,12 +25,12 @@ _SHORTLIST = 5  # subsets that are refitted in full: Gram matrices lose some dig
 
 
 def loss_with(X: Double, b: Double, loss: str, support: Indices) -> float:
-    """The smallest loss with the features of `support` and an intercept; 0 where they separate two classes."""
+    """Return the smallest loss with the features of `support` and an intercept; 0 where they separate two classes."""
     return _REFITS[loss](_standardised(X[:, support]), b)
 
 
 def best_support(X: Double, b: Double, loss: str, k: int) -> Indices:
-    """The k features with the smallest loss of all choices of k."""
+    """Return the k features with the smallest loss of all choices of k."""
     return _SEARCHES[loss](X, b, k)
 
 

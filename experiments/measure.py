@@ -68,7 +68,7 @@ class Measurement:
 
 
 def measure(cell: Cell, K: int, run: int, points: int) -> list[Measurement]:
-    """The statements of one run at up to `points` values of k̂, evenly spaced."""
+    """Return the statements of one run at up to `points` values of k̂, evenly spaced."""
     seed = next(islice(seeds_that_draw_the_last(K), run, None))
     path = Path(cell, K, seed)
     found = []

@@ -71,7 +71,7 @@ class Planted:
 
 
 def draw(recipe: Recipe) -> Planted:
-    """The problem of a recipe."""
+    """Return the problem of a recipe."""
     rng = np.random.default_rng(recipe.seed)
     truth = np.sort(rng.choice(recipe.d, recipe.planted, replace=False))
     sizes = 1 + recipe.spread * rng.uniform(-1, 1, recipe.planted)

@@ -75,7 +75,7 @@ class Size:
     points: int
 
     def outer_steps(self, cell: Cell) -> list[int]:
-        """The list of K for one entry."""
+        """Return the list of K for one entry."""
         first = self.smallest * (1 if cell.stochastic else 2 if cell.exponent == 2 else 5)
         return [round(K) for K in np.geomspace(first, first * 10**self.decades, self.values)]
 
@@ -115,7 +115,7 @@ class Curve:
         return float(1 - np.mean(self.mean("beyond") / self.mean("complementarity")))
 
     def of(self, values: slice | Vector, runs: slice | Vector) -> Curve:
-        """Some of the K, some of the runs."""
+        """Return a smaller version: some of the K, some of the runs."""
         figures = (getattr(self, name)[values][:, runs] for name in _FIGURES)
         return Curve(self.K[values], self.gradients[values], *figures)
 
@@ -139,7 +139,7 @@ UNKNOWN = Fit(math.nan, math.nan, math.nan, math.nan, 0)
 
 
 def curve(found: Sequence[Measurement]) -> Curve:
-    """The measurements of one entry, averaged over k̂."""
+    """Return the measurements of one entry, averaged over k̂."""
     values, runs = sorted({m.K for m in found}), sorted({m.run for m in found})
 
     def means(name: str) -> Vector:
@@ -158,13 +158,13 @@ def rate(points: Curve, name: str, order: int = 2) -> float:
 
 
 def above_rounding(points: Curve, name: str) -> Curve:
-    """The K before the first at which a run's quantity is down to rounding."""
+    """Return the K before the first at which a run's quantity is down to rounding."""
     low = np.any(getattr(points, name) < _FLOOR, axis=1)
     return points.of(slice(int(np.argmax(low)) if np.any(low) else None), slice(None))
 
 
 def fit(points: Curve, name: str) -> Fit:
-    """The slope of a quantity, and limits that cover the spread of the runs and the choice of the smallest K."""
+    """Return the slope of a quantity, and limits that cover the spread of the runs and the choice of the smallest K."""
     points = above_rounding(points, name)
     runs, everything = points.delta.shape[1], slice(None)
     if runs < 2 or points.K.size < _LEAST:
@@ -191,7 +191,7 @@ def verdict(exponent: int, fitted: Fit) -> str:
 
 
 def draw(axis: Axes, cell: Cell, points: Curve) -> None:
-    """The three quantities against N, each run of them as a dot, and the paper's rate through the first of each."""
+    """Draw the three quantities against N, a dot for each run, and the paper's rate through the first of each."""
     for color, (name, called) in zip(COLORS, QUANTITIES.items(), strict=False):
         shown = above_rounding(points, name)
         if not shown.K.size:

@@ -35,7 +35,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def panels(rows: int, columns: int, width: float = 3.1, height: float = 2.7) -> tuple[Figure, NDArray[np.object_]]:
-    """A figure of rows × columns panels, each with a light grid and no frame on top and right."""
+    """Return a figure of rows × columns panels, each with a light grid and no frame on top and right."""
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:

@@ -138,7 +138,7 @@ def answer(task: Task) -> list[Choice]:
 
 
 def ask(part: str, problem: Planted, name: str) -> Choice:
-    """What one chooses, judged; a failure is a choice of infinite loss with a note."""
+    """Return the choice of a contender with its loss; a failure has an infinite loss and a note."""
     recipe, began = problem.recipe, time.perf_counter()
     try:
         if name == TRUTH:
@@ -194,7 +194,7 @@ def run(chosen: Sequence[Part], ledger: Ledger, jobs: int) -> None:
 
 
 def rounds(part: Part, ledger: Ledger) -> list[Round]:
-    """The choices on every problem of a part."""
+    """Return the choices on every problem of a part."""
     return [
         (
             recipe,
@@ -209,7 +209,7 @@ def rounds(part: Part, ledger: Ledger) -> list[Round]:
 
 
 def judge(part: Part, ledger: Ledger) -> tuple[list[Verdict], list[Lost]]:
-    """The verdicts on a part, and what was lost in it."""
+    """Return the verdicts on a part, and its lost problems."""
     played = rounds(part, ledger)
     if part.name == "small":
         found = verdicts.small(played)
@@ -221,7 +221,7 @@ def judge(part: Part, ledger: Ledger) -> tuple[list[Verdict], list[Lost]]:
 
 
 def show(found: Sequence[Verdict], lost: Sequence[Lost]) -> None:
-    """The verdicts, then every problem lost."""
+    """Print the verdicts, then every lost problem."""
     print(f"\n{'bar':52}{'value':>8}{'bar':>7}  {'':12}{'problems':>9}")
     for v in found:
         print(f"{v.bar_name:52}{v.value:8.4g}{v.bar:7.4g}  {v.outcome:12}{v.problems:9d}  {v.detail}")
@@ -237,7 +237,7 @@ def show(found: Sequence[Verdict], lost: Sequence[Lost]) -> None:
 
 
 def draw_recovery(part: Part, ledger: Ledger, path: Path) -> None:
-    """The share of exact supports against n."""
+    """Draw the share of exact supports against n."""
     played = rounds(part, ledger)
     figure, axes = panels(1, 1, width=4.5, height=3.2)
     for name, color in zip((OURS, *part.others), COLORS, strict=False):

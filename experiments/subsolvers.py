@@ -107,7 +107,7 @@ def run(panel: Panel, problem: Problem, label: str, name: str, seed: int, budget
 
 
 def outer_steps(problem: Problem, subsolver: Subsolver, gamma: float, budget: Budget, seed: int) -> list[Point]:
-    """What a run has reached after each of its outer steps."""
+    """Return the points of a run after each outer step."""
     points: list[Point] = []
 
     def watch(record: Record, x: Double) -> bool:
@@ -132,7 +132,7 @@ def outer_steps(problem: Problem, subsolver: Subsolver, gamma: float, budget: Bu
 
 
 def first_step(problem: Problem, subsolver: Subsolver, gamma: float, passes: int, seed: int) -> Iterator[Point]:
-    """The origin, then first outer steps cut short, as long as they take fewer passes than the whole one."""
+    """Return the origin and shortened first outer steps, which take fewer passes than the whole step."""
     model, origin = problem.objective, np.zeros(problem.dimension)
     psi, gradient = model.value_and_gradient(origin)
     start = Iterate(origin, psi, gradient, step=1 / model.curvature)
@@ -149,7 +149,7 @@ def first_step(problem: Problem, subsolver: Subsolver, gamma: float, passes: int
 
 
 def reached(points: Iterable[Point], psi: float) -> Point:
-    """The first point at or below ψ; at infinity where there is none."""
+    """Return the first point at or below ψ; at infinity if there is none."""
     return next((point for point in points if point.psi <= psi), Point(math.inf, math.inf, math.inf))
 
 
@@ -159,7 +159,7 @@ def after(points: Iterable[Point], passes: float) -> float:
 
 
 def targets(curves: Sequence[Curve]) -> list[dict[str, Any]]:
-    """Passes and seconds to each target, and ψ after as many passes as all runs took; medians over the seeds.
+    """Return passes and seconds to each target, and ψ after the passes of the shortest run; medians over the seeds.
 
     Infinite where fewer than half of them arrived.
     """
@@ -191,7 +191,7 @@ def series(points: Iterable[Point], axis: str) -> tuple[Double, Double]:
 
 
 def median_curve(runs: Sequence[Sequence[Point]], axis: str) -> tuple[Double, Double]:
-    """The median of ψ over runs, as far as all of them go; between its points a run is straight in the logarithms."""
+    """Return the median of ψ over runs, as far as all runs go, with linear interpolation of logarithms."""
     known = [series(points, axis) for points in runs]
     begin, end = max(place[0] for place, _ in known), min(place[-1] for place, _ in known)
     grid = np.unique(np.concatenate([place for place, _ in known]))
@@ -240,7 +240,7 @@ def rows_of(curve: Curve) -> Iterator[dict[str, Any]]:
 
 
 def curves_of(rows: Iterable[Mapping[str, Any]]) -> list[Curve]:
-    """The runs again, from the rows of all of them."""
+    """Return the runs from the rows of all of them."""
     points: dict[tuple[Panel, str, str, int], list[Point]] = {}
     for row in rows:
         panel = Panel(row["set"], row["alpha"], row["gamma"])

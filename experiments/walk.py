@@ -100,7 +100,7 @@ def trace(fit: Fit) -> Walk:
 
 
 def fits() -> dict[str, Fit | str]:
-    """The three fits by name; in place of one that cannot run, the reason."""
+    """Return the three fits by name; for one that cannot run, the reason."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N_SAMPLES, N_FEATURES))
     z = X[:, :8] @ np.linspace(2.0, 0.5, 8) + rng.logistic(size=N_SAMPLES)

@@ -62,7 +62,7 @@ def _contents() -> list[Contents]:
 
 
 def mutated(rng: random.Random, file: bytes) -> bytes:
-    """The bytes with some changed, taken out or put in, or cut short."""
+    """Return the bytes with some changed, removed or inserted, or truncated."""
     data = bytearray(file)
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randint(0, len(data))

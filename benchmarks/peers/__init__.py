@@ -26,7 +26,7 @@ PEERS = {
 
 
 def peer_by_name(name: str) -> Peer:
-    """A competitor, not yet loaded."""
+    """Return a competitor that is not loaded yet."""
     if name not in PEERS:
         raise SystemExit(f"no competitor {name!r}; there are {', '.join(PEERS)}")
     module = import_module(f"benchmarks.peers.{PEERS[name]}")

@@ -38,6 +38,7 @@ class AbessPath(_Abess):
     """abess with 1..k."""
 
     def sizes(self, k: int) -> Any:
+        """Return the support sizes."""
         return range(1, k + 1)
 
 

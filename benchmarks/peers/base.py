@@ -55,7 +55,7 @@ class Peer(ABC):
         """One fit from nothing, or from `start`."""
 
     def small_ask(self, ask: Ask) -> Ask:
-        """The same kind of fit for a small problem: only to have code compiled."""
+        """Return the same kind of fit for a small problem, which triggers compilation."""
         small = {key: value for key, value in ask.items() if key != "warm_start"}
         if "penalty" in ask:
             small["penalty"] = {**ask["penalty"], "lam": 0.1}
@@ -69,14 +69,14 @@ class Peer(ABC):
 
 
 def column_scales(X: Any) -> Vector:
-    """The root mean square of each column; 1 where that is 0."""
+    """Return the root mean square of each column; 1 where that is 0."""
     squares = X.multiply(X).sum(axis=0) if hasattr(X, "multiply") else np.einsum("ij,ij->j", X, X)
     scales = np.sqrt(np.asarray(squares, dtype=np.float64).ravel() / X.shape[0])
     return np.where(scales > 0, scales, 1.0)
 
 
 def scaled(X: Any, scales: Vector) -> Any:
-    """A copy of X with columns divided by their scales, in the same storage."""
+    """Return a copy of X with columns divided by their scales, in the same storage."""
     if not hasattr(X, "multiply"):
         return np.asarray(X / scales, order="F" if X.flags.f_contiguous else "C")
     import scipy.sparse

@@ -18,6 +18,7 @@ class Celer(Peer):
     by_columns = True
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         from celer import Lasso, LogisticRegression
 
         lam = ask["penalty"]["lam"]

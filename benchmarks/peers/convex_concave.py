@@ -25,12 +25,14 @@ class ConvexConcave(Peer):
     package = "cvxpy"
 
     def load(self) -> None:
+        """Import the packages."""
         import clarabel
         import cvxpy
 
         assert clarabel and cvxpy
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         import cvxpy as cp
 
         penalty = Penalty(**ask["penalty"])

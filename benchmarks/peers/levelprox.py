@@ -40,7 +40,7 @@ class _Levelprox(Peer):
 
 
 def _counted_fit(problem: Any, options: dict[str, Any]) -> Fit:
-    """A fit with passes and bytes counted in the products of designs; slower, so never timed."""
+    """Fit with passes and bytes counted in the products of designs; slower, so never timed."""
     from benchmarks.engine import counted
     from levelprox import solve
 
@@ -67,6 +67,7 @@ class BestSubset(Peer):
     package = "levelprox"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         import levelprox
 
         model = levelprox.LinearModel(data.X, data.b, data.loss, fit_intercept=bool(ask.get("intercept")))
@@ -80,6 +81,7 @@ class LevelPath(Peer):
     package = "levelprox"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         import levelprox
 
         model = levelprox.LinearModel(data.X, data.b, data.loss)
@@ -89,6 +91,7 @@ class LevelPath(Peer):
         return Fit(np.asarray(rows.todense()).ravel(), "", {"passes": int(np.sum(path.n_grad))})
 
     def small_ask(self, ask: Ask) -> Ask:
+        """Return the same request for a small problem."""
         return {**super().small_ask(ask), "sampled": [-1]}
 
 

@@ -18,9 +18,11 @@ class Liblinear(Peer):
     distribution = "scikit-learn"
 
     def refuses(self, data: Dataset, ask: Ask) -> str | None:
+        """Return the reason if the case is not supported."""
         return None if data.loss == "logistic" else "logistic loss only"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         from sklearn.linear_model import LogisticRegression
 
         model = LogisticRegression(

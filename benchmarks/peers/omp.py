@@ -25,6 +25,7 @@ class MatchingPursuit(Peer):
     by_columns = True
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         if data.loss == "squared" and not data.sparse:
             return _scikit_learn(data, ask["k"])
         return Fit(pursued(data.X, data.b, data.loss, ask["k"]), "generic loop")

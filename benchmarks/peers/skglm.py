@@ -26,9 +26,11 @@ class Skglm(Peer):
     by_columns = True
 
     def refuses(self, data: Dataset, ask: Ask) -> str | None:
+        """Return the reason if the case is not supported."""
         return None if ask["penalty"]["name"] in ("mcp", "scad") else "used for MCP and SCAD only"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         x, criterion = solved(data.X, data, ask["penalty"], ask.get("tol", 1e-6), start, False)
         return Fit(x, "", {"own_criterion": criterion})
 
@@ -71,6 +73,7 @@ class SkglmCut(Peer):
     by_columns = True
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         X = scaled(data.X, column_scales(data.X))
         d = X.shape[1]
         largest, x = largest_lambda(X, data), None

@@ -16,10 +16,12 @@ class Skscope(Peer):
     package = "skscope"
 
     def refuses(self, data: Dataset, ask: Ask) -> str | None:
+        """Return the reason if the case is not supported."""
         size = 8 * data.X.shape[0] * data.X.shape[1]
         return f"dense data only: {size / 2**30:.1f} GiB" if size > LARGEST else None
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         import jax.numpy as jnp
         from skscope import ScopeSolver
 

@@ -13,6 +13,7 @@ class PaperSpectral(Peer):
     package = "levelprox"
 
     def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
         from levelprox import LinearModel, Problem, solve
         from levelprox.methods.subsolvers import Spectral
 

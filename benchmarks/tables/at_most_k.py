@@ -40,7 +40,7 @@ def measure(session: Session, name: str) -> None:
 
 
 def judged_support(data: Dataset) -> Judge:
-    """A judge of supports: the coefficients themselves do not count, more than k of them are an error."""
+    """Return a judge of supports: coefficients are not used, and more than k of them are an error."""
 
     def judged(ask: Ask, answer: Answer) -> Row:
         d = data.X.shape[1]

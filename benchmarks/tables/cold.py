@@ -23,7 +23,7 @@ PEERS = ("levelprox best_subset", "abess k", "skscope", "omp")
 
 
 def measure(session: Session, name: str) -> None:
-    """Some processes for each competitor."""
+    """Measure some processes for each competitor."""
     data = session.data(name)
     largest = null_scale(data.X, data.b, data.loss) / (1.0 if data.loss == "logistic" else 2.0)
     penalty = {**penalties(data, quick=True)["wide"], "lam": largest / SHARE}

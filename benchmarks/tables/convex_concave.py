@@ -15,7 +15,7 @@ PEERS = ("levelprox direct", "levelprox continuation", "convex-concave")
 
 
 def counting_mcp(threshold: float) -> dict[str, float | str]:
-    """The MCP with cap 1 that saturates at the threshold: levels count features."""
+    """Return the MCP with cap 1 that saturates at the threshold: levels count features."""
     return {"name": "mcp", "lam": 2 / threshold, "theta": threshold**2 / 2}
 
 

@@ -46,6 +46,6 @@ def measure(session: Session, name: str) -> None:
 
 
 def most_accurate(rows: list[Row | None]) -> Row | None:
-    """The row with the least KKT residual."""
+    """Return the row with the least KKT residual."""
     good = [row for row in rows if row is not None and row["status"] == "ok"]
     return min(good, key=lambda row: float(row["kkt"]), default=None)

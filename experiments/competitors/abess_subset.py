@@ -19,7 +19,7 @@ from experiments.competitors.base import Competitor, Fit, Point, Samples, noted
 
 
 def _varying(train: Samples) -> NDArray[np.intp]:
-    """The columns that have two different values."""
+    """Return the columns that have two different values."""
     low, high = train.X.min(axis=0), train.X.max(axis=0)
     if train.sparse:
         low, high = low.toarray(), high.toarray()
@@ -45,6 +45,7 @@ class Abess(Competitor):
         self.max_iter = max_iter
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         self.ready()
         target = (train.b > 0).astype(np.float64) if train.loss == "logistic" else train.b
         varying = _varying(train)

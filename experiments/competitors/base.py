@@ -106,7 +106,7 @@ class Competitor(ABC):
 
 
 def require(package: str, remedy: str) -> Any:
-    """The module, or a MissingError with the remedy."""
+    """Import a module, or raise a MissingError with the remedy."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -128,7 +128,7 @@ def gist(
 
 
 def _line_search(problem: _Penalised, now: _State, t: float, reference: float) -> tuple[_State, bool]:
-    """The first trial that falls enough, or the last one; and whether it did."""
+    """Return the first trial point with sufficient decrease, or the last one; and whether it decreased."""
     t = min(max(t, _LOW), _HIGH)
     for _ in range(_MOST_TRIALS):
         new = problem.at(problem.step(now, t))
@@ -160,6 +160,7 @@ class GIST(Competitor):
         self.max_iter, self.tol, self.warm = max_iter, tol, warm
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         model = train.model()
         origin = np.zeros(model.dimension)
         x = origin

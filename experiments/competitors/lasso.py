@@ -24,7 +24,7 @@ _MOST_FOR_GRAM = 2000
 
 
 def logistic_grid(train: Samples) -> list[Point]:
-    """The paper's grid: C = C₀·10^(1 + 2k/3), k = 0, …, 9, C₀ the least with a nonzero coefficient."""
+    """Return the paper's grid: C = C₀·10^(1 + 2k/3), k = 0, …, 9, C₀ the least with a nonzero coefficient."""
     least = float(l1_min_c(train.X, train.b, loss="log", fit_intercept=False))
     return [{"C": least * 10**power} for power in paper.LASSO_POWERS]
 
@@ -50,6 +50,7 @@ class Lasso(Competitor):
         self.max_iter, self.tol = max_iter, tol
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         return self._logistic(train, points) if train.loss == "logistic" else self._squared(train, points)
 
     def _logistic(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:

@@ -46,6 +46,7 @@ class LCPP(Competitor):
         self.tol, self.start, self.time_limit, self.warm = tol, start, time_limit, warm
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         model = train.model()
         last, x = None, None
         for point in points:

@@ -24,13 +24,13 @@ _NEWTON_STEPS = 100  # of which about ten are taken, but where two roots are abo
 
 
 def prox(constraint: Constraint, u: ArrayLike, s: float) -> Double:
-    """The minimiser of ½(w − u)² + s φ(|w|), coordinate by coordinate, for s > 0."""
+    """Return the minimiser of ½(w − u)² + s φ(|w|), coordinate by coordinate, for s > 0."""
     given = np.asarray(u, np.float64)
     return np.copysign(_MAPS[type(constraint)](constraint, np.abs(given), s), given)
 
 
 def authors_prox(constraint: Constraint, u: ArrayLike, alpha: float, t: float) -> Double:
-    """What the authors of GIST take for the proximal map of αφ/t: λ is divided by t, θ is left as it is.
+    """Return the map that the code of GIST's authors uses for αφ/t: λ is divided by t, θ is unchanged.
 
     αφ has λ' = αλ, and θ' = θ/α for MCP, θ' = θ for SCAD. Dividing λ' alone also moves the threshold θ'λ'
     to θ'λ'/t: not the map of αφ/t but of a function with the same slope αλ/t at 0, which is flat sooner where t > 1 and
@@ -67,7 +67,7 @@ def _scad(constraint: SCAD, u: Double, s: float) -> Double:
 
 
 def _log(constraint: Log, u: Double, s: float) -> Double:
-    """The larger root of θw² + (1 − θu)w + sλ − u = 0, or 0."""
+    """Return the larger root of θw² + (1 − θu)w + sλ − u = 0, or 0."""
     theta = constraint.theta
     under = (1 + theta * u) ** 2 - 4 * theta * s * constraint.lam
     root = ((theta * u - 1) + np.sqrt(np.maximum(under, 0))) / (2 * theta)
@@ -84,7 +84,7 @@ def _exponential(constraint: Exp, u: Double, s: float) -> Double:
 
 
 def _by_newton(constraint: Constraint, u: Double, s: float) -> Double:
-    """The larger root of q(w) = w − u + sφ'(w), or 0.
+    """Return the larger root of q(w) = w − u + sφ'(w), or 0.
 
     φ' is convex, hence so is q, and q(u) > 0: Newton's steps from u fall towards the larger root and never pass it.
     Where they get to q' ≤ 0 or w < 0 there is none.

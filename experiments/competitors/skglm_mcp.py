@@ -23,7 +23,7 @@ _BEND = {"logistic": 0.25, "squared": 1.0}  # sup of the second derivative of sk
 
 
 def penalised(point: Point, loss: str) -> Point:
-    """The point of skglm at which it minimises what GIST does at {"alpha", "lam", "theta"}: ψ + α MCP_{λ,θ}."""
+    """Return the point of skglm that minimises the function of GIST at {"alpha", "lam", "theta"}: ψ + α MCP_{λ,θ}."""
     weight = _HALF[loss] * point["alpha"]
     return {"lam": weight * point["lam"], "gamma": point["theta"] / weight}
 
@@ -76,6 +76,7 @@ class SkglmMCP(Competitor):
         self.tol, self.max_iter, self.warm = tol, max_iter, warm
 
     def fits(self, train: Samples, points: Sequence[Point]) -> Iterator[Fit]:
+        """Yield a fit for each point."""
         self.ready()
         X, bends, tol = train.by_columns(), _bends(train), self.tol * largest_lambda(train)
         self._compile(train.loss, train.sparse)
@@ -89,7 +90,7 @@ class SkglmMCP(Competitor):
             yield Fit(point, x, time.perf_counter() - began, iterations, "; ".join(notes))
 
     def _compile(self, loss: str, sparse: bool) -> None:
-        """A tiny fit, so that no other pays for skglm's compiling of itself."""
+        """Run a small fit, which triggers the compilation of skglm."""
         X = np.array([[1.0, 0.5], [-1.0, 0.5], [0.5, 1.0]], order="F")
         b = np.array([1.0, -1.0, 1.0])
         self._fitted(csc_matrix(X) if sparse else X, b, loss, {"lam": 0.1, "gamma": 50.0}, 1e-3, np.zeros(2))

@@ -123,7 +123,7 @@ def _certificate(found: Any) -> tuple[dict[str, str], dict[str, int], str]:
 
 
 def _history(records: Any) -> str:
-    """A hash of the losses after each step."""
+    """Return a hash of the losses after each step."""
     return hashed(np.array([record.psi for record in records], np.float64))
 
 

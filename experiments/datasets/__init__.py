@@ -37,7 +37,7 @@ SUBSTITUTE = "small generated data of a similar kind: neither its size nor its e
 
 
 def source(name: str, places: Places) -> Source:
-    """What `load` would give, without reading data.
+    """Return the source that `load` would use, without reading data.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def load(name: str, places: Places, rows: int | None = None) -> Split:
 
 
 def known(name: str) -> str:
-    """The name, if it is one of `NAMES`."""
+    """Return the name if it is one of `NAMES`, else raise an error."""
     if name in NAMES:
         return name
     near = difflib.get_close_matches(name.lower(), [each.lower() for each in NAMES], n=1)
@@ -86,7 +86,7 @@ def known(name: str) -> str:
 
 
 def _chosen(name: str, places: Places) -> tuple[Source, Callable[[], Raw]]:
-    """What a name stands for here, and how it is read."""
+    """Return the source of a name, and the function that reads it."""
     name, _, wanted = name.partition(":")
     original, folder = ORIGINALS[known(name)], places.downloaded()
     if not wanted and folder is not None and originals.is_there(original, folder):

@@ -69,7 +69,7 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _each(files: Iterable[File], work: Callable[[File], str]) -> int:
-    """What became of every file, line by line."""
+    """Print the result for every file."""
     status = 0
     for file in files:
         try:

@@ -28,7 +28,7 @@ class Counts:
 
 
 def check(path: Path, file: File) -> Counts:
-    """The counts, if they are what they must be."""
+    """Return the counts if they are as expected, else raise an error."""
     try:
         found = count(path, file.columns)
     except FileFormatError as error:

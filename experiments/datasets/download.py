@@ -168,6 +168,6 @@ def _copy(response: Any, file: Any, begin: int, total: int | None) -> bool:
 
 
 def _validator(response: Any) -> str:
-    """The ETag, unless it is a weak one, which promises no bytes; else the date of the last change."""
+    """Return the ETag unless it is weak, else the date of the last change."""
     etag = str(response.headers.get("ETag", ""))
     return etag if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))

@@ -88,14 +88,14 @@ def _labels(X: Any, rng: np.random.Generator) -> Double:
 
 
 def _targets(X: Any, rng: np.random.Generator) -> Double:
-    """A planted model of deviation 1, and noise half as large."""
+    """Return a planted model with standard deviation 1, plus noise of half that size."""
     fitted = X @ _planted(X.shape[1], rng)
     targets: Double = fitted / fitted.std() + 0.5 * rng.standard_normal(X.shape[0])
     return targets
 
 
 def generate(name: str) -> Raw:
-    """The substitute of the set of that name; its last quarter of rows is the test part."""
+    """Return the substitute of the set of that name; its last quarter of rows is the test part."""
     X, b = GENERATED[name]()
     n = 3 * b.size // 4
     return Raw(X[:n], b[:n], X[n:], b[n:])

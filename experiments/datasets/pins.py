@@ -33,7 +33,7 @@ class Pin:
 
 
 def read(folder: Path) -> dict[str, Pin]:
-    """The pins of a folder, by name of file."""
+    """Return the recorded checksums of a folder, by file name."""
     path = folder / FILE
     try:
         content = json.loads(path.read_bytes())
@@ -57,7 +57,7 @@ def add(path: Path, pin: Pin) -> None:
 
 
 def check_size(path: Path, pins: dict[str, Pin]) -> Pin:
-    """The file's pin, if there is one and the size is right."""
+    """Return the recorded checksum of a file, if there is one and the size agrees."""
     pin = pins.get(path.name)
     if pin is None:
         raise DataError(
@@ -71,7 +71,7 @@ def check_size(path: Path, pins: dict[str, Pin]) -> Pin:
 
 
 def check(path: Path, pins: dict[str, Pin]) -> None:
-    """That the bytes are those that were pinned; read once in a process, unless the file changes."""
+    """Compare the bytes with the recorded checksum; once in a process, unless the file changes."""
     pin = check_size(path, pins)
     found = digest(path)
     if found != pin.sha256:

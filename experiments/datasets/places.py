@@ -35,7 +35,7 @@ class Places:
         return cls(Path(originals) if originals else None, Path(stand_ins) if stand_ins else None)
 
     def loader(self) -> Path:
-        """The `load_data.py` of the folder of stand-ins."""
+        """Return the `load_data.py` of the folder of stand-ins."""
         if self.stand_ins is None:
             raise DataError(f"{VARIABLE} is not set: it names the folder of stand-ins, which has a {LOADER}")
         if not self.stand_ins.is_dir():
@@ -46,7 +46,7 @@ class Places:
         return path
 
     def downloaded(self) -> Path | None:
-        """The folder of originals, None where none was named."""
+        """Return the folder of originals, None where none was named."""
         if self.originals is not None and not self.originals.is_dir():
             raise DataError(
                 f"no folder {self.originals}: `python -m experiments data get all --dir {self.originals}` fills it"

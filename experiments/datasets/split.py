@@ -89,7 +89,7 @@ class Form:
 
 
 def shape(raw: Raw, source: Source, form: Form, rows: int | None) -> Split:
-    """The parts in their form; of `rows` random training rows only, and five times as many test rows, if given."""
+    """Return the converted parts; with `rows`, that many random training rows and five times as many test rows."""
     X, b = _some(raw.X, raw.b, rows)
     X_test, b_test = _some(raw.X_test, raw.b_test, None if rows is None else TEST_ROWS * rows)
     X, X_test = matrix(X, form.dense), matrix(X_test, form.dense)

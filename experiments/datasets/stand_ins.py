@@ -106,7 +106,7 @@ def read(stand_in: StandIn, places: Places) -> Raw:
 
 
 def _function(path: Path) -> Callable[[str], tuple[Any, ...]]:
-    """The folder's own `load`."""
+    """Return the folder's own `load`."""
     spec = importlib.util.spec_from_file_location("load_data", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

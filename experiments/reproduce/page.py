@@ -79,7 +79,7 @@ def _state(report: Report) -> str:
 
 
 def _data(scope: Scope) -> str:
-    """What stands for each of the paper's data sets."""
+    """Return the sources of the paper's data sets."""
     rows = []
     for name in scope.sets or NAMES:
         try:

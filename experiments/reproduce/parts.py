@@ -57,7 +57,7 @@ class Parts:
         return (self.out / "parts" / study).is_dir()
 
     def answer(self, task: Task) -> Answer | None:
-        """The stored answer to exactly this task, if there is one."""
+        """Return the stored result of this task, if there is one."""
         try:
             stored = json.loads(self._place(task).read_text(encoding="utf-8"))
             if stored["asked"] != _asked(task):
@@ -80,7 +80,7 @@ class Parts:
         atomic.write(place, [json.dumps(stored, indent=0).encode()])
 
     def rows(self, tasks: Iterable[Task]) -> list[Row]:
-        """The rows of those tasks that have an answer."""
+        """Return the rows of the tasks with a result."""
         return [row for task in tasks if (answer := self.answer(task)) for row in answer.rows]
 
     def write_csv(self, name: str, rows: Sequence[Row]) -> Path:
@@ -103,6 +103,6 @@ class Parts:
 
 
 def _asked(task: Task) -> str:
-    """What an answer must be an answer to. A text: NaN is the same as NaN in it, and tuples as lists."""
+    """Return the identity of a task as text, in which NaN equals NaN, and tuples equal lists."""
     asked = {"function": task.function, "arguments": task.arguments, "limit": task.limit, "memory": task.memory}
     return json.dumps(asked, sort_keys=True)

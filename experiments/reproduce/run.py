@@ -86,7 +86,7 @@ class Session:
         return self._guarded(self._report) if self.parts.has(self.study.name) else self._empty()
 
     def _guarded(self, work: Callable[[], Report]) -> Report:
-        """What goes wrong with one experiment is not the others' trouble."""
+        """Run one experiment; an error in it does not stop the others."""
         try:
             return work()
         except (SkippedError, DataError, MissingError) as error:
@@ -155,7 +155,7 @@ class Session:
         return Report(self.study, None, self.skipped, self.failed, 0.0, None)
 
     def _blame(self, error: Exception) -> None:
-        """The experiment itself went wrong, not one of its tasks."""
+        """Report an error of the experiment itself, not of one of its tasks."""
         self.failed[self.study.name] = f"{type(error).__name__}: {error}"
         with self.parts.log.open("a", encoding="utf-8") as log:
             print(f"--- {self.study.name}", file=log)

@@ -64,7 +64,7 @@ def _do(task: Task, pipe: Connection) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's as one of Python's."""
+    """Convert a NumPy number to a Python number."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a row has a {type(value).__name__}, which JSON cannot hold")

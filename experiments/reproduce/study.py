@@ -103,7 +103,7 @@ class Study(ABC):
 
     @abstractmethod
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
-        """What to run, given the rows so far."""
+        """Return the tasks to run, given the rows so far."""
 
     @abstractmethod
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:

@@ -25,7 +25,7 @@ def tell(report: Report) -> None:
 
 
 def in_columns(table: Table) -> str:
-    """A table in text, columns as wide as they must be."""
+    """Return a table in text, columns as wide as they must be."""
     rows = [table.header, *table.rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -33,7 +33,7 @@ def in_columns(table: Table) -> str:
 
 
 def summarise(reports: Sequence[Report], log: Path) -> int:
-    """What was done, what holds, what was skipped, what failed; 1 where something failed."""
+    """Print results, verdicts, skipped and failed tasks; return 1 if something failed."""
     print("\nSummary")
     for report in reports:
         claims = report.outcome.claims if report.outcome else []
@@ -54,7 +54,7 @@ def verdicts(claims: Sequence[Claim]) -> str:
 
 
 def troubles(report: Report) -> list[tuple[str, Mapping[str, str]]]:
-    """What did not go to its end, by how it ended; empty ones are left out."""
+    """Return the tasks that did not finish, by their status; empty groups are omitted."""
     every = (("ended at a limit", report.limited), ("skipped", report.skipped), ("failed", report.failed))
     return [(word, what) for word, what in every if what]
 

@@ -194,7 +194,7 @@ class Worker:
         return Answer(self._found, time.monotonic() - self._began, ended, reason)
 
     def _death(self) -> Answer:
-        """What became of a process that is heard no longer."""
+        """Return how a process ended."""
         assert self._process is not None and self.task is not None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE)

@@ -35,7 +35,7 @@ PARTS = ("graphs", "bounds", "samples", "regions")
 
 
 def run(part: str) -> Iterator[Row]:
-    """The rows of one part of the pictures."""
+    """Return the rows of one part of the pictures."""
     if part == "graphs":
         yield from ({"part": part, **row} for row in graphs())
     elif part == "regions":
@@ -54,9 +54,11 @@ class FigConstraints(Study):
     title: ClassVar[str] = "Figure 1: the constraint functions; and the appendix's z and MFCQ"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         return [Task(self.name, (part,), f"{__name__}:run", {"part": part}) for part in PARTS]
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         parts = {part: found for part in PARTS if (found := of(rows, part=part))}
         claims: list[Claim] = []
         if "graphs" in parts:
@@ -83,7 +85,7 @@ class FigConstraints(Study):
 
 
 def drawn(parts: dict[str, Sequence[Row]]) -> Iterator[tuple[str, Figure, str]]:
-    """The figures that can be drawn of these parts."""
+    """Return the figures that can be drawn of these parts."""
     if "graphs" in parts:
         yield "fig-constraints.png", draw_graphs(parts["graphs"]), "Figure 1: φ(|x|) of Table 2, and ℓ1"
     if "bounds" in parts:

@@ -45,7 +45,7 @@ COLOR = {LCPP: COLORS[1], DEFAULT: COLORS[2], "CLARABEL": COLORS[0], "SCS": COLO
 
 
 def problem_of(dataset: Row) -> tuple[Samples, Problem]:
-    """The samples, and the paper's problem on them."""
+    """Return the samples, and the paper's problem on them."""
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     level = paper.DCCP_LEVELS[dataset["name"]] * data.X.shape[1]
@@ -111,6 +111,7 @@ class FigDCCP(Study):
     timed: ClassVar[bool] = True
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         limit = QUICK_LIMIT if scope.quick else LIMIT
         tasks = []
         for name in chosen(list(paper.DCCP_LEVELS), scope):
@@ -124,6 +125,7 @@ class FigDCCP(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         names = list(dict.fromkeys(row["set"] for row in rows))
         races = [Race([row for row in rows if row["set"] == name], scope) for name in names]
         header = ("set", "method", "steps", "seconds", "first step", "last ψ", "g/η", "nonzeros", "ended")
@@ -161,7 +163,7 @@ class Race:
         self.curves = {method: [row for row in rows if row["method"] == method] for method in methods}
 
     def sound(self, method: str) -> list[Row]:
-        """The points that count: of a solver that said it was done, within the level."""
+        """Return the valid points: of a solver that finished, within the level."""
         return [
             row
             for row in self.curves.get(method, ())
@@ -170,7 +172,7 @@ class Race:
         ]
 
     def best(self, methods: Sequence[str]) -> float:
-        """The lowest ψ any of them reached."""
+        """Return the lowest ψ of all methods."""
         return min((row["psi"] for method in methods for row in self.sound(method)), default=float("nan"))
 
     def second_step(self) -> tuple[float, str]:
@@ -249,7 +251,7 @@ class Race:
 
 
 def called(method: str) -> str:
-    """A method's name in tables and figures."""
+    """Return a method's name in tables and figures."""
     return method if method in (LCPP, DEFAULT) else f"DCCP, {method}"
 
 
@@ -270,7 +272,7 @@ def draw(races: Sequence[Race]) -> Figure:
 
 
 def _curve(axis: Axes, race: Race, method: str, best: float, floor: float) -> None:
-    """A mark at every step of DCCP; at the last one of the others, which have hundreds. Hollow where it is unsound."""
+    """Draw a mark at every step of DCCP and at the last step of the others; hollow if the point is invalid."""
     rows, sound = [row for row in race.curves[method] if row["step"]], race.sound(method)
     if not rows or np.isnan(best):
         return

@@ -125,7 +125,7 @@ GRIDS: dict[str, Callable[[Samples, int], list[Point]]] = {
 
 
 def errors_of(dataset: Row, method: str, count: int) -> Iterator[Row]:
-    """A row for every point of a method's own grid."""
+    """Yield a row for every point of the grid of a method."""
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     yield from judged(dataset, data, method, train, GRIDS[method](train, count))
@@ -140,7 +140,7 @@ def errors_between(dataset: Row, count: int) -> Iterator[Row]:
 
 
 def errors_of_lcpp(dataset: Row, levels: Sequence[float]) -> Iterator[Row]:
-    """A row for every level."""
+    """Yield a row for every level."""
     data = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     points = [{"lam": paper.LAM, "theta": paper.THETA_ERROR, "eta": level} for level in levels]
@@ -184,6 +184,7 @@ class FigErrorNnz(Study):
     title: ClassVar[str] = "Figure 3: test error against nonzeros"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         count, limit, limits = (QUICK_POINTS, QUICK_LIMIT, QUICK_LIMITS) if scope.quick else (POINTS, LIMIT, LIMITS)
         tasks = []
         for name in chosen(NAMES, scope):
@@ -202,6 +203,7 @@ class FigErrorNnz(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         contests = [
             Contest([row for row in rows if row["set"] == name]) for name in dict.fromkeys(r["set"] for r in rows)
         ]
@@ -287,7 +289,7 @@ class Contest:
 
 
 def draw(contests: Sequence[Contest]) -> Figure:
-    """A panel for each set, three a row."""
+    """Draw a panel for each set, three in a row."""
     figure, axes = panels(-(-len(contests) // 3), min(3, len(contests)), width=3.3, height=2.7)
     for axis, contest in zip(axes.flat, contests, strict=False):
         _panel(axis, contest)

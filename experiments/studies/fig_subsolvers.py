@@ -56,6 +56,7 @@ class FigSubsolvers(Study):
     timed: ClassVar[bool] = True
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         budget = QUICK if scope.quick else FULL
         names = chosen([panel.dataset for panel in PANELS], scope)
         tasks = []
@@ -69,6 +70,7 @@ class FigSubsolvers(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         curves = curves_of(rows)
         table = targets(curves)
         lines = [[line for line in table if line["panel"] == panel] for panel in dict.fromkeys(c.panel for c in curves)]
@@ -102,7 +104,7 @@ class FigSubsolvers(Study):
 
 
 def cells(line: Row) -> tuple[str, ...]:
-    """A line of the table, medians over the seeds."""
+    """Return a line of the table, medians over the seeds."""
     arrivals = ((line[f"passes to {goal}"], line[f"seconds to {goal}"]) for goal in GOALS)
     return (
         line["label"],
@@ -114,7 +116,7 @@ def cells(line: Row) -> tuple[str, ...]:
 
 
 def verdicts(lines: Sequence[Row]) -> Iterator[Claim]:
-    """The paper's three sentences on one panel; open where a subsolver is missing."""
+    """Return the paper's three claims on one panel; open if a subsolver is missing."""
     complete = {line["subsolver"] for line in lines} == set(CONTENDERS)
     where = f"{lines[0]['label']}, α = {lines[0]['panel'].alpha:g}"
 
@@ -144,7 +146,7 @@ def verdicts(lines: Sequence[Row]) -> Iterator[Claim]:
 
 
 def listed(figures: dict[str, float], form: str) -> str:
-    """The lowest first; a dash for those that never came there."""
+    """Return the figures in ascending order, with a dash for those that are not reached."""
     ordered = sorted(figures, key=lambda name: figures[name])
     told = {name: f"{figure:{form}}" if figure < float("inf") else "-" for name, figure in figures.items()}
     return ", ".join(f"{name} {told[name]}" for name in ordered)

@@ -90,14 +90,14 @@ def planted(n: int = 200, d: int = 40) -> Setting:
 
 
 def setting(label: str, X: Vector, b: Vector) -> Setting:
-    """The problem on these samples."""
+    """Return the problem on these samples."""
     gram, slope = 2 * X.T @ X / b.size, 2 * X.T @ b / b.size
     free = np.linalg.lstsq(X, b, rcond=None)[0]
     return Setting(label, LinearModel(X, b, "squared"), gram, slope, free, MCP(paper.LAM, paper.THETA_SPEED))
 
 
 def given(dataset: Row | None) -> Setting:
-    """The planted problem, or that on a data set, its targets of deviation 1."""
+    """Return the planted problem, or that on a data set, its targets of deviation 1."""
     if dataset is None:
         return planted()
     data = split(dataset)
@@ -149,7 +149,7 @@ def constrained(dataset: Row | None) -> Iterator[Row]:
 
 
 def scaled(problem: Problem, x: Vector) -> Vector:
-    """The largest x 2^−i that is within the level."""
+    """Return the largest x 2^−i that is within the level."""
     while problem.g(x) > problem.level:
         x = x / 2
     return x
@@ -199,6 +199,7 @@ class PenaltyWeight(Study):
     title: ClassVar[str] = "A remark: a large penalty weight does not bound g"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         betas = list(BETAS[::2] if scope.quick else BETAS)
         real = {name: argument(name, scope) | {"rows": ROWS} for name in chosen([REAL], scope)}
         tasks = []
@@ -210,6 +211,7 @@ class PenaltyWeight(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         sets = {name: [row for row in rows if row["set"] == name] for name in dict.fromkeys(row["set"] for row in rows)}
         return Outcome(
             "ψ + βg and ψ subject to g ≤ η from the same starts: where each method ends, and what g is there. "
@@ -231,12 +233,12 @@ class PenaltyWeight(Study):
 
 
 def stationary(rows: Sequence[Row], method: str) -> list[Row]:
-    """What counts of a penalised method."""
+    """Return the valid rows of a penalised method."""
     return [row for row in rows if row["method"] == method and row["residual"] <= STATIONARY]
 
 
 def spread(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A line for each β: least and largest g over the starts."""
+    """Return a line for each β: least and largest g over the starts."""
     lines = []
     for beta in sorted({row["beta"] for row in rows if row["method"] != LCPP}):
         found = [[row["g"] for row in stationary(rows, method) if row["beta"] == beta] for method in PENALISED]
@@ -245,7 +247,7 @@ def spread(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def verdicts(name: str, rows: Sequence[Row]) -> Iterator[Claim]:
-    """The remark, its convex counterpart, and the constraint; those of which there are rows."""
+    """Return the claims about the remark, its convex counterpart, and the constraint, as far as there are rows."""
     beta = max((row["beta"] for row in rows if row["method"] != LCPP), default=None)
     largest = {
         method: max(here, key=lambda row: row["g"])
@@ -277,7 +279,7 @@ def verdicts(name: str, rows: Sequence[Row]) -> Iterator[Claim]:
 
 
 def draw(sets: dict[str, list[Row]]) -> Figure:
-    """A row of panels for each problem: g against β by method, then g against η."""
+    """Draw a row of panels for each problem: g against β by method, then g against η."""
     figure, axes = panels(len(sets), len(PENALISED) + 1, width=2.9, height=2.6)
     for (name, rows), across in zip(sets.items(), axes, strict=True):
         starts = list(dict.fromkeys(row["start"] for row in rows))

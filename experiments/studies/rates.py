@@ -27,7 +27,7 @@ NEARLY_ALL = 0.95  # of the complementarity
 
 
 def statements(entry: int, run: int, outer_steps: list[int], points: int) -> Iterator[Row]:
-    """The (ε, δ)-KKT statements of one run of an entry, for every K."""
+    """Yield the (ε, δ)-KKT statements of one run of an entry, for every K."""
     problem = cell(*ENTRIES[entry], seed=run)
     with threadpool_limits(1):  # tiny matrices: more threads only get into each other's way
         for K in outer_steps:
@@ -42,6 +42,7 @@ class Rates(Study):
     title: ClassVar[str] = "Table 1: gradients to an ε-KKT point"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         size = QUICK if scope.quick else FULL
         tasks = []
         # Stochastic entries are at the end of the table and take longest: they go first, to keep all processes busy.
@@ -57,6 +58,7 @@ class Rates(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         entries = [entry for problem in table() if (entry := Entry(problem, rows)).known]
         header = (
             "entry",
@@ -155,7 +157,7 @@ class Entry:
 
 
 def drawn(entries: Sequence[Entry]) -> Figure:
-    """A panel for each entry."""
+    """Draw a panel for each entry."""
     columns = min(4, len(entries))
     figure, axes = panels(math.ceil(len(entries) / columns), columns)
     for axis, entry in zip(axes.flat, entries, strict=False):

@@ -17,7 +17,7 @@ QUICK_ROWS = 400
 
 
 def argument(name: str, scope: Scope) -> Row:
-    """Description of a data set for a task: its name, its number of rows, and its source.
+    """Return the description of a data set for a task: its name, its number of rows, and its source.
 
     Folders are left out, so that answers stay good where data are moved.
     """
@@ -41,7 +41,7 @@ def _split(name: str, rows: int | None, where: Places) -> Split:
 
 
 def split(dataset: Row) -> Split:
-    """The data an argument names."""
+    """Return the data an argument names."""
     return _split(dataset["name"], dataset["rows"], Places.from_environment())
 
 

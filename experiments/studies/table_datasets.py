@@ -45,12 +45,14 @@ class TableDatasets(Study):
     title: ClassVar[str] = "Table 3: the data sets"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         return [
             Task(self.name, (name,), f"{__name__}:count", {"dataset": argument(name, scope) | {"rows": None}})
             for name in chosen(NAMES, scope)
         ]
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         header = ("set", "", "train", "test", "dimension", "nonzeros %", "type", "what it is")
         return Outcome(
             "Counted after loading, as in all other experiments except for the number of rows: quick runs use fewer.",
@@ -67,12 +69,12 @@ class TableDatasets(Study):
 
 
 def printed(row: Row) -> tuple[str, ...]:
-    """The counts as the paper prints them."""
+    """Return the counts as the paper prints them."""
     return (*(str(row[name]) for name in COUNTS[:3]), f"{row['nonzeros']:.2f}", row["kind"])
 
 
 def of_paper(name: str) -> tuple[str, ...]:
-    """The paper's row."""
+    """Return the paper's row."""
     return printed(vars(paper.TABLE_3[name]))
 
 

@@ -51,7 +51,7 @@ LCPPS = ("LCPP-BB", "LCPP")
 
 
 def chains(name: str, method: str, train: Samples) -> list[list[Point]]:
-    """The paper's grid for a set, in runs of points of which each starts where the one before ended."""
+    """Return the paper's grid for a set, as sequences of points with warm starts."""
     n, d = train.X.shape
     if method == "GIST":
         return [[{"alpha": 1.0, "lam": lam / n, "theta": theta} for lam in paper.GIST_LAMS for theta in paper.THETAS]]
@@ -63,7 +63,7 @@ def chains(name: str, method: str, train: Samples) -> list[list[Point]]:
 
 
 def fold_errors(dataset: Row, method: str, repeat: int, fold: int) -> Iterator[Row]:
-    """The error of every point of the grid on one fold."""
+    """Yield the error of every point of the grid on one fold."""
     data = split(dataset)
     kept, held = list(StratifiedKFold(FOLDS, shuffle=True, random_state=repeat).split(data.b, data.b))[fold]
     train = Samples(data.X[kept], data.b[kept], data.loss)
@@ -84,7 +84,7 @@ def fold_errors(dataset: Row, method: str, repeat: int, fold: int) -> Iterator[R
 
 
 def retrained(dataset: Row, method: str, chain: int, place: int) -> Iterator[Row]:
-    """The test error at one point of the grid, trained on all training rows."""
+    """Yield the test error at one point of the grid, trained on all training rows."""
     data: Split = split(dataset)
     train = Samples(data.X, data.b, data.loss)
     *_, fit = METHODS[method].fits(train, chains(dataset["name"], method, train)[chain][: place + 1])
@@ -111,6 +111,7 @@ class TableErrors(Study):
     title: ClassVar[str] = "Table 4: classification errors, hyperparameters by cross-validation"
 
     def tasks(self, scope: Scope, rows: Sequence[Row]) -> list[Task]:
+        """Return the tasks."""
         repeats = scope.repeats or (QUICK_REPEATS if scope.quick else REPEATS)
         tasks = []
         for name in chosen(list(paper.TABLE_4), scope):
@@ -130,6 +131,7 @@ class TableErrors(Study):
         return tasks
 
     def outcome(self, rows: Sequence[Row], scope: Scope) -> Outcome:
+        """Return tables, figures and claims."""
         found = {
             (name, method): errors
             for name in dict.fromkeys(row["set"] for row in rows)
@@ -200,25 +202,25 @@ def ascending(means: dict[str, float]) -> str:
 
 
 def papers_order(name: str, lcpp: str = "LCPP") -> str:
-    """The paper's, in which `lcpp` stands for LCPP."""
+    """Return the order of the paper, with `lcpp` for LCPP."""
     theirs = paper.TABLE_4[name]
     return ascending({method: theirs[COLUMN[method]][0] for method in contestants(lcpp)})
 
 
 def order(name: str, lcpp: str, found: Found) -> str | None:
-    """The order by mean error here, None where not all are known."""
+    """Return the order by mean error here, None where not all are known."""
     if any((name, method) not in found for method in contestants(lcpp)):
         return None
     return ascending({method: mean_error(found[name, method]) for method in contestants(lcpp)})
 
 
 def contestants(lcpp: str) -> tuple[str, ...]:
-    """The three of the paper's table, one of `LCPPS` among them."""
+    """Return the three of the paper's table, one of `LCPPS` among them."""
     return ("GIST", "Lasso", lcpp)
 
 
 def mean_error(errors: Sequence[float]) -> float:
-    """Rounded: equal errors must not differ by the order in which they are added."""
+    """Return a rounded mean: equal errors must not differ by the order of summation."""
     return round(float(np.mean(errors)), 9)
 
 
@@ -247,7 +249,7 @@ def line(name: str, label: str, found: Found) -> tuple[str, ...]:
 
 
 def chosen_points(rows: Sequence[Row], labels: dict[str, str]) -> Table:
-    """What cross-validation chose, and what that amounts to."""
+    """Return the choices of cross-validation, and the resulting models."""
     lines = []
     for row in (row for row in rows if row["phase"] == "retrained"):
         picks = [r for r, p in choices(rows, row["set"], row["method"]).items() if p == (row["chain"], row["place"])]
@@ -266,7 +268,7 @@ def _same(one: Row, other: Row) -> bool:
 
 
 def claims(name: str, label: str, found: Found) -> Iterator[Claim]:
-    """The paper's errors, and its order."""
+    """Return the claims on the paper's errors and their order."""
     exact = name == label
     for method in METHODS:
         if errors := found.get((name, method)):

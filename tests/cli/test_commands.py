@@ -12,13 +12,14 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import levelprox
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.cli import _parsing, main
+from levelprox.cli import main
 from levelprox.cli._data import infer_task_from_target
+from levelprox.cli._options import CONSTRAINTS, LOSSES, Task
 from levelprox.cli._output import is_formula, plain, safe
-from levelprox.cli._parsing import Task
 from levelprox.cli._process import in_shell_words, print_error
+from levelprox.cli._settings import counts
 from levelprox.cli.path import _csv as path_table
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, NAMED_CONSTRAINTS, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, NAMED_CONSTRAINTS, REGRESSION_LOSSES
 
 CANCER = load_breast_cancer(as_frame=True)
 DIABETES = load_diabetes(as_frame=True)
@@ -414,8 +415,8 @@ def test_errors_in_data_and_files_are_one_line(words, code, message, files, run,
 
 
 def test_the_names_offered_are_those_there_are():
-    assert _parsing.LOSSES == {"classification": CLASSIFICATION_LOSSES, "regression": REGRESSION_LOSSES}
-    assert tuple(NAMED_CONSTRAINTS) == _parsing.CONSTRAINTS
+    assert LOSSES == {"classification": CLASSIFICATION_LOSSES, "regression": REGRESSION_LOSSES}
+    assert tuple(NAMED_CONSTRAINTS) == CONSTRAINTS
 
 
 @pytest.mark.parametrize(
@@ -483,8 +484,8 @@ def test_a_default_budget_is_reported(files, run, tmp_path):
 
 
 def test_ranges_of_features():
-    assert _parsing.counts("3") == [3] and _parsing.counts("5,1:3,0") == [0, 1, 2, 3, 5]
-    assert _parsing.counts("0:10:5") == [0, 5, 10]
+    assert counts("3") == [3] and counts("5,1:3,0") == [0, 1, 2, 3, 5]
+    assert counts("0:10:5") == [0, 5, 10]
 
 
 def test_help_and_version(run):

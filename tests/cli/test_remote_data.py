@@ -18,7 +18,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from levelprox.backends.executor import Cluster
-from levelprox.cli import _fitting, _remote_data, main
+from levelprox.cli import _partitions, _remote_data, main
 from levelprox.cli._partitions import parts_of
 from levelprox.io.data import Reading
 from levelprox.report import progress
@@ -305,7 +305,7 @@ def test_a_cluster_is_closed_whatever_happens(files, run, monkeypatch):
         children.extend(of_clusters())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_fitting, "cluster_data", interrupted)
+    monkeypatch.setattr("levelprox.cli.fit.cluster_data", interrupted)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--dask", "local:1")
     assert (code, err, len(children)) == (130, "levelprox: interrupted\n", 1)
     assert not of_clusters()
@@ -313,8 +313,8 @@ def test_a_cluster_is_closed_whatever_happens(files, run, monkeypatch):
 
 def test_labels_of_two_kinds_are_refused():
     parts = [
-        _remote_data._target_summary(np.array(["a", "b"], object), None),
-        _remote_data._target_summary(np.array([1.0]), None),
+        _partitions.target_summary(np.array(["a", "b"], object), None),
+        _partitions.target_summary(np.array([1.0]), None),
     ]
     with pytest.raises(Exception, match="text in some rows and numbers in others"):
-        _remote_data._combined(parts)
+        _partitions.combined(parts)

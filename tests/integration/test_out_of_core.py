@@ -24,7 +24,7 @@ from levelprox.backends.query import Query
 from levelprox.constraints import MCP
 from levelprox.designs import Chunked, ScaledDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
-from levelprox.io import libsvm_cache as converted
+from levelprox.io import libsvm as converted
 from levelprox.io.arrays import StoredArray
 from levelprox.losses import Logistic, loss_by_name
 from tests.support.children import Child
@@ -405,7 +405,7 @@ def test_an_error_in_the_text_leaves_nothing(tmp_path):
 
 CONVERTING = """
 import signal, sys
-from levelprox.io import libsvm_cache as converted
+from levelprox.io import libsvm as converted
 read = converted.batches
 def slowly(reading, rows):
     for i, batch in enumerate(read(reading, 50)):

@@ -1,6 +1,6 @@
 // Sums over the entries of (X - 1c') diag(1/s), each entry centred before it is squared.
 //
-// Expanding the square, sum x^2 - 2c sum x + n c^2, loses all digits where |c| is large beside the spread of a
+// Expanding the square, sum x^2 - 2c sum x + n c^2, loses all digits where |c| is large relative to the spread of a
 // column. An entry that a sparse X does not store is -c/s: how much weight such entries have is what is left of
 // the total, to twice the usual digits, so that it is nothing where a column is stored in full.
 #pragma once

@@ -43,7 +43,7 @@ private:
         if (slope_) __builtin_prefetch(slope_ + i);
     }
 
-    // `left` samples may be looked at, to have the next rows ready.
+    // `left` samples may be read in advance, to prefetch the next rows.
     void add_rows(const std::int64_t *samples, std::int64_t rows, std::int64_t left, double share, const double *x,
                   double *gradient, Touched &touched) {
         double margins[ROWS], targets[ROWS], slopes[ROWS];

@@ -159,8 +159,8 @@ ClassFits::Derivatives ClassFits::differentiate(const std::vector<const double *
     return at;
 }
 
-// The Hessian with the mean curvature of each feature added where all its coefficients move alike: there psi is flat,
-// but for the ridge.
+// The Hessian with the mean curvature of each feature added along a common shift of its coefficients: there psi is
+// constant, except for the ridge.
 std::vector<double> ClassFits::with_means(const std::vector<double> &hessian) const {
     std::vector<double> matrix = hessian;
     const std::size_t K = std::size_t(K_), N = std::size_t(std::llround(std::sqrt(double(hessian.size()))));

@@ -2,8 +2,9 @@
 //
 //     z = o + XB,      psi = sum_i s_i l(z_i, y_i) / sum_i s_i + sum_j r_j sum_k B_jk^2,      B of shape (m, K) by rows
 //
-// psi does not see the K coefficients of a feature shifted alike, but for the ridge, which does not couple classes: the
-// Hessian is a part for differences between classes and a part for their means, and each is solved by itself.
+// psi does not change if the K coefficients of a feature are shifted by a constant, except for the ridge, which does
+// not couple classes: the Hessian has a part for differences between classes and a part for their means, solved
+// separately.
 #pragma once
 #include <cstdint>
 #include <vector>

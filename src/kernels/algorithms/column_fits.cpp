@@ -132,7 +132,7 @@ bool ColumnFits::is_reached(const Columns &columns, const ColumnFit &found, Poll
 ColumnFit ColumnFits::minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy,
                                         double below, const std::vector<double> &noise, Poll &poll) const {
     constexpr double PARTS[] = {OrthonormalBasis::ROUNDING, 1e-10, 1e-8};
-    constexpr double DEPENDENT = 64 * EPSILON;  // but for rounding
+    constexpr double DEPENDENT = 64 * EPSILON;  // up to rounding
     const std::vector<double> origin = this->origin();
     ColumnFit best;
     double least = INFINITE, bound = -INFINITE;  // of psi over all columns, from the largest basis

@@ -7,7 +7,7 @@
 //     dot:  out_s  = <slice_s, in>              (rows: Xx,   columns: X'r)
 //     add:  out   += sum_s coefficient_s slice_s  (rows: X'r,  columns: Xx)
 //
-// Products accumulate in float64 in a fixed order, whatever the type of the data.
+// Products accumulate in float64 in a fixed order, for any type of the data.
 #pragma once
 #include <cstdint>
 

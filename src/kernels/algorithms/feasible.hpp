@@ -1,4 +1,4 @@
-// Whether a point obeys {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where required}, decided without
+// Whether a point is in {x : sum_i omega_i (|x_i| + u_i x_i) <= tau, x_i >= 0 where required}, decided without
 // rounding.
 #pragma once
 #include <algorithm>

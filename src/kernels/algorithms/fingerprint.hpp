@@ -4,8 +4,8 @@
 //
 //     mix(i, j, v) = the two halves of (v ^ (i + 1) R) (2j + 1) C, a product of 128 bits, one xor the other
 //
-// The sum is the same in any order and on any number of threads. It tells data apart that differ by accident, not data
-// that were made to look alike.
+// The sum is the same in any order and on any number of threads. It detects accidental differences between data, not
+// deliberate ones.
 #pragma once
 #include <atomic>
 #include <bit>

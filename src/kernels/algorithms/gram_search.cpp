@@ -8,14 +8,13 @@ namespace levelprox {
 
 namespace {
 
-constexpr double DEPENDENT = 1e-10;  // of a diagonal of 1: what is left of a feature that others all but span
+constexpr double DEPENDENT = 1e-10;  // of a diagonal of 1: the rest of a feature that is almost spanned by others
 constexpr double LOWER = 1e-11;      // of the loss: less is not an improvement
 constexpr double ROUNDING = 1e-13;   // of c'x of all features, the same
-constexpr std::int64_t ROUNDS =
-    10;  // exchanges for each feature, and ways out of a set: rounding may lead round in circles
-constexpr std::int64_t FEW = 5;   // features, of which the first one taken in may decide too much
-constexpr std::int64_t TOP = 16;  // features that are tried as one too many
-constexpr std::int64_t HELD = 8;  // steps for which a feature is held
+constexpr std::int64_t ROUNDS = 10;  // swaps for each feature, and escapes from a set: rounding may cause cycles
+constexpr std::int64_t FEW = 5;      // features, of which the first one added may have too much influence
+constexpr std::int64_t TOP = 16;     // features that are tried as one too many
+constexpr std::int64_t HELD = 8;     // steps for which a feature is held
 constexpr std::int64_t FEWEST_STEPS = 30, MOST_STEPS = 150;  // without a lower loss
 
 }  // namespace
@@ -107,7 +106,7 @@ void GramSearch::shrink(Swept &at, std::int64_t k) const {
     while (at.count > k) sweep(at, least_costly(at));
 }
 
-// The exchange that gains more than `most`, and more than all others, of features that are free to move; -1 where there
+// The swap that gains more than `most`, and more than all others, of features that are free to move; -1 where there
 // is none. Without i, what is left of j is G_jj - B_ji^2 / -K_ii, and so on.
 std::pair<std::int64_t, std::int64_t> GramSearch::best_exchange(const Swept &at, double most,
                                                                 const std::uint8_t *held) const {
@@ -145,8 +144,8 @@ bool GramSearch::exchange(Swept &at, const std::uint8_t *held) const {
     return false;
 }
 
-// The best exchange again and again, whether it gains or not, with features held for some steps where they have just
-// moved to: as long as that leads to a lower loss within some steps.
+// The best swap repeatedly, whether it gains or not, with swapped features fixed for some steps: for as long as that
+// leads to a lower loss within some steps.
 bool GramSearch::wander(Swept &at, Poll &poll) const {
     const std::int64_t k = at.count, others = d_ - k;
     const std::int64_t steps = std::min(MOST_STEPS, FEWEST_STEPS + 4 * k);
@@ -182,8 +181,8 @@ void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) const 
     for (std::int64_t round = 0; round < ROUNDS * d_ && exchange(at, held); ++round) poll.check();
 }
 
-// By way of one feature less, each in turn, or one more, the most useful in turn: exchanges there, and back to as many.
-// Then by way of the best set without each of its features, and with each of the most useful others.
+// Remove one feature, each in turn, or add one, the most useful in turn; swap features there, and return to k features.
+// Then from the best set without each of its features, and with each of the most useful others.
 bool GramSearch::escape(Swept &at, bool brief, Poll &poll) const {
     const std::int64_t k = at.count;
     const auto lower = [&](Swept &other) {

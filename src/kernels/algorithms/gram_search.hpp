@@ -6,8 +6,8 @@
 //
 //     -K = -(G_SS)^-1,    x_S = K c_S,    B' = K G_S.,    G_jj - G_jS K G_Sj,    c_j - G_jS x_S,    s - c_S'x_S,
 //
-// so that what leaving a feature out costs, what taking one in gains and what an exchange of one for another gains are
-// a few multiplications each. A feature taken in or left out is one update of all of it.
+// so that the cost of removing a feature, the gain of adding one and the gain of a swap are a few multiplications each.
+// To add or remove a feature is one update of the whole matrix.
 //
 // Sweeps lose digits with the condition number of G, and nothing here measures that: the caller does, and fits the sets
 // that it is given again.
@@ -30,7 +30,7 @@ public:
 
     // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of
     // the parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is
-    // given, exchanges begin there alone. A brief search leaves a set only by way of one feature less or more.
+    // given, swaps start from it only. A brief search leaves a set only by removing or adding one feature.
     std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
 
 private:

@@ -54,7 +54,7 @@ struct Deadline {
 
 inline thread_local Deadline deadline;
 
-// Call check() every few milliseconds. It reads a clock, and every 50 ms asks the host for signals. A signal and a
+// Call check() every few milliseconds. It reads a clock, and every 50 ms checks the host for signals. A signal and a
 // deadline that has passed leave the kernel as an exception.
 class Poll {
 public:

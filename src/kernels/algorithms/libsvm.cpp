@@ -1,4 +1,4 @@
-// One pass without going back: regular tokens are read as they come; for any other the token is looked at as a whole.
+// One pass without going back: regular tokens are read directly; any other token is parsed as a whole.
 #include "algorithms/libsvm.hpp"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ void Parser::finish() {
     if (trouble_.fault == Fault::none) end_line(place_);
 }
 
-// The cut token, with what the text begins with; where the text goes on behind it.
+// Completes the token that the previous block left incomplete; returns the position after it.
 const char *Parser::read_carried(const char *at, const char *end) {
     while (at < end && !ends_token(*at) && carried_.size() <= TOKEN_LIMIT) carried_ += *at++;
     if (at == end && carried_.size() <= TOKEN_LIMIT) return at;

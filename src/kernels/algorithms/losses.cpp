@@ -18,7 +18,7 @@
 namespace levelprox {
 namespace {
 
-// NaN where the residual is NaN, `constant` elsewhere: branches on r alone would lose it.
+// NaN where the residual is NaN, `constant` otherwise: branches on r alone would lose it.
 double unless_nan(double r, double constant) { return std::isnan(r) ? r : constant; }
 
 // slope * x, where a slope of 0 makes nothing of an infinite x, and something of NaN

@@ -13,7 +13,7 @@ namespace levelprox {
 
 namespace norm_detail {
 
-constexpr double DUST = 0x1p-400;  // beside a largest entry of 1: squares of less leave the floating-point range
+constexpr double DUST = 0x1p-400;  // relative to a largest entry of 1: squares of smaller ones underflow
 constexpr double SUBNORMAL = 0x1p-900, LIFT = 0x1p600;
 
 // Is sum v_i^2 > root^2? Without rounding, for entries that are 0 or in [DUST, 2).

@@ -4,8 +4,8 @@
 //
 //     x_j = v_j r_j / |v_j|,      r = projection of (|v_j|) onto {r : sum_j omega_j r_j <= tau}.
 //
-// Norms of v are rounded up, and rows end a little short of r_j, so that the norms of x, rounded up, obey the level in
-// exact arithmetic as r does; a point that obeys it comes back bit for bit.
+// Norms of v are rounded up, and rows end a little short of r_j, so that the norms of x, rounded up, satisfy the level
+// in exact arithmetic as r does; a feasible point is returned bit for bit.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -105,8 +105,8 @@ public:
     }
 
     // The smallest y >= 0 minimising the stationarity, by cutting planes: the maximum of lines is bracketed by one that
-    // falls and one that rises; each look at their crossing finds a higher line there, which replaces one of the two,
-    // or finds none, and the crossing is best.
+    // decreases and one that increases; if there is a higher line at their crossing, it replaces one of the two,
+    // otherwise the crossing is the minimum.
     double most_stationary() const {
         constexpr int MANY = 200;
         Line fall = highest(0), rise;

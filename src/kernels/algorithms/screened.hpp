@@ -7,7 +7,7 @@
 // v_j, goes to zero. So guess kappa, leave out the coordinates that are zero now and have
 // |v_j| <= kappa w_j, and project the others. Call the multiplier found y'.
 //
-//   y' >= kappa: at y' the coordinates left out are at zero and add nothing to the level. They obey the
+//   y' >= kappa: at y' the coordinates left out are at zero and add nothing to the level. They satisfy the
 //                optimality conditions of the whole problem, so this is its projection, not a nearby point.
 //   y' < kappa:  some of them might have stayed. The level of a part is at most the level of all, so y' is
 //                at most the multiplier y of the whole: do it again with kappa = y', and at worst with 0.
@@ -128,7 +128,7 @@ private:
     }
 
     // A list in the making. A put has no branch: what is kept follows from memory far away, and a guess of the
-    // processor's that fails would wait for it. Lists are handed on by value, so that they stay in registers.
+    // processor's that fails would wait for it. Lists are passed by value, so that they stay in registers.
     struct List {
         std::int64_t *index;
         double *v;

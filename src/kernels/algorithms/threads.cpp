@@ -50,8 +50,8 @@ int default_count() {
 
 // ---- One loop
 
-// A loop that threads share. It outlives the call that made it for as long as a worker looks at it; `body` does not,
-// and is only touched by who has taken a chunk.
+// A loop that threads share. It outlives its call while a worker uses it; `body` does not,
+// and is only used by threads that have taken a chunk.
 struct Job {
     Job(std::int64_t chunks, std::int64_t workers, void (*function)(const void *, std::int64_t), const void *data)
         : count(chunks), chunk(function), body(data), places(workers), failed(chunks) {}
@@ -134,7 +134,7 @@ public:
 #endif
 };
 
-// Workers that sleep until there is a job. One job at a time: who comes second works alone.
+// Workers that sleep until there is a job. One job at a time: a second caller runs its job alone.
 class Pool {
 public:
     // Whether workers were free to be offered the job. `withdraw` must follow.
@@ -189,11 +189,11 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_;
     std::shared_ptr<Job> job_;  // the one that may be joined
-    std::int64_t workers_ = 0;  // never fewer; changed under the mutex by who offers a job
+    std::int64_t workers_ = 0;  // never fewer; changed under the mutex by the thread that adds a job
 };
 
-// Never destroyed: workers sleep in it until the process ends. A forked child has none of them, and whatever state they
-// and its parent's other threads have left; it makes a pool of its own when it needs one.
+// Never destroyed: workers sleep in it until the process ends. A forked child has none of them, and the state that
+// they and the other threads of its parent had; it creates a new pool when needed.
 std::atomic<Pool *> pool{nullptr};
 
 Pool &the_pool() {
@@ -237,6 +237,6 @@ void run_chunks(std::int64_t count, std::int64_t threads, void (*chunk)(const vo
 
 }  // namespace levelprox
 
-// For threadpoolctl, which finds them in the loaded library (levelprox/threads.py).
+// For threadpoolctl, which finds them in the loaded library (levelprox/_runtime/threads.py).
 LEVELPROX_EXPORT int levelprox_get_num_threads() { return levelprox::thread_count(); }
 LEVELPROX_EXPORT void levelprox_set_num_threads(int count) { levelprox::set_thread_count(count); }

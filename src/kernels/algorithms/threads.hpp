@@ -4,7 +4,7 @@
 // its size alone (passes.hpp), so every number has the same bits on one core and on a hundred.
 //
 // The calling thread takes chunks itself until none is left, and then waits only for chunks that other threads have
-// begun. A thread that is slow to wake up, or gets no processor, costs nothing (docs/adr/0014-threads.md).
+// begun. A thread that is slow to wake up, or gets no processor, costs nothing (docs/adr/0014-own-thread-pool.md).
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -28,7 +28,7 @@ int thread_count();
 void set_thread_count(int count);
 
 // The number in OMP_NUM_THREADS (0: none), and the processors that the container's quota allows (0: no quota). Once,
-// when the module is loaded (levelprox/threads.py reads them).
+// when the module is loaded (levelprox/_runtime/threads.py reads them).
 void set_thread_defaults(int environment, int quota);
 
 // chunk(body, k) for 0 <= k < count by at most that many threads.

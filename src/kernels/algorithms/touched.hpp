@@ -30,7 +30,7 @@ public:
                             [&](std::int64_t place) { list_[count_++] = place; });
         });
     }
-    // The places where `values` is not zero, for those who touch so many that marks would cost more.
+    // The places where `values` is not zero, if there are so many that marks would cost more.
     void collect_nonzero(const double *values) {
         std::int64_t count = 0;
         for (std::int64_t place = 0; place < size_; ++place) {

@@ -189,7 +189,7 @@ public:
     }
 
     void column_counts(const Out<nb::ndim<1>> &out) const {
-        if (!design.by_rows) throw std::invalid_argument("indptr tells the columns of CSC");
+        if (!design.by_rows) throw std::invalid_argument("of CSC, indptr has the counts of columns");
         require("out", out.size(), design.columns());
         nb::gil_scoped_release release;
         Poll poll;

@@ -42,7 +42,7 @@ void bind_gram_search(nb::module_ &m) {
                 return self.best(k, begin ? &*begin : nullptr, brief, poll);
             },
             "k"_a, "begin"_a = nb::none(), "brief"_a = false,
-            "Return the best k features beside those that are kept, in ascending order. With `begin`, swaps start "
+            "Return the best k features besides those that are kept, in ascending order. With `begin`, swaps start "
             "there "
             "alone. A brief search leaves a set only by way of one feature less or more.");
 }

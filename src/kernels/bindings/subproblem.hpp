@@ -1,4 +1,4 @@
-// A subproblem as Python hands it to the compiled subsolvers: its set, its psi, its points.
+// A subproblem as Python passes it to the compiled subsolvers: its set, its psi, its points.
 #pragma once
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

@@ -1,24 +1,29 @@
-"""Files of a command: checks before any work, reading of data, names of features and classes."""
+"""Files of a command: checks before any work, checkpoints, reading of data, names of features and classes."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from levelprox.cli import _parsing as parsing
-from levelprox.cli._parsing import Format, Task
+from levelprox.cli._options import Options, Task
 from levelprox.cli._process import CommandError, Exit, UsageError, print_notice, reading, writing
+from levelprox.cli._settings import Settings, names_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from levelprox.io.data import Data, Reading
+
+_LENGTH_BYTES, _MAX_HEADER_BYTES = 8, 2**20  # of the header of a model or checkpoint
 
 
 def check_input(path: Path) -> None:
@@ -71,67 +76,131 @@ def write_text(path: Path, parts: Iterable[str], force: bool) -> None:
         atomic.write(path, (part.encode("utf-8", "surrogateescape") for part in parts), overwrite=force)
 
 
-def reading_options(
-    target: str | None = None,
-    drop: list[str] | None = None,
-    weight: str | None = None,
-    format: Format | None = None,
-    no_header: bool = False,
-    separator: str | None = None,
-    zero_based: bool = False,
-    offset: str | None = None,
-    exposure: str | None = None,
-    categorical: str | None = None,
-    impute: parsing.Imputing | None = None,
-) -> Reading:
-    """Return the settings for reading data files from the options of a command."""
-    from levelprox.io.data import Reading
+def container_header(path: Path) -> bytes:
+    """Return the header of a model file or checkpoint, damaged or not; nothing of another file."""
+    with reading(path), open(path, "rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        return file.read(min(length, _MAX_HEADER_BYTES)) if file.peek(1)[:1] == b"{" else b""
 
-    separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
-    if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
-        raise UsageError(f"--separator must be one character, got {separator!r}")
-    kind: Any = None if format is None else format.value
-    filled: Any = None if impute is None else impute.value
-    one_hot = parsing.categorical(categorical)
-    return Reading(
-        target,
-        kind,
-        tuple(drop or ()),
-        weight,
-        not no_header,
-        separator,
-        zero_based,
-        offset,
-        exposure,
-        one_hot if isinstance(one_hot, str) else tuple(one_hot),
-        filled,
+
+def check_checkpoint(options: Options) -> None:
+    """Raise CommandError if a checkpoint exists without --resume or --restart, or the file is no checkpoint."""
+    existing = [] if options.resume else _checkpoint_files(options)
+    for path in existing:
+        if not _is_checkpoint(path):
+            raise CommandError(f"{path} is not a checkpoint; choose another name", Exit.CANNOT_CREATE)
+    if existing and not options.restart:
+        raise CommandError(
+            f"{existing[0]} already exists; --resume continues from it, --restart replaces it", Exit.CANNOT_CREATE
+        )
+
+
+def _checkpoint_files(options: Options) -> list[Path]:
+    path = options.checkpoint
+    return [] if path is None else [one for one in (path, path.with_name(f"{path.name}.previous")) if one.exists()]
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Return whether the header of a file is that of a checkpoint, damaged or not."""
+    from levelprox.io.checkpoint import FORMAT
+
+    return FORMAT.encode() in container_header(path)
+
+
+def begin_checkpoint(options: Options) -> None:
+    """With --restart, remove the checkpoint just before the fit, unless another run holds it."""
+    check_checkpoint(options)
+    if options.checkpoint is None or not (options.restart and _checkpoint_files(options)):
+        return
+    from levelprox.io.checkpoint import CheckpointFile
+
+    with CheckpointFile(options.checkpoint) as file:
+        file.path.unlink(missing_ok=True)
+        file.previous.unlink(missing_ok=True)
+
+
+def checkpoint_parameters(options: Options) -> dict[str, Any]:
+    """Return the parameters of an estimator for the checkpoint."""
+    if options.checkpoint is None:
+        return {}
+    from levelprox.io.checkpoint import Checkpoint
+
+    every = {} if options.checkpoint_every is None else {"every": options.checkpoint_every}
+    return {"checkpoint": Checkpoint(options.checkpoint, **every), "resume": options.resume}
+
+
+def print_resume_command(checkpoint: Path | None, force: bool) -> None:
+    """Print the command line that resumes the fit, if there is a checkpoint.
+
+    With `force` it replaces the files that the interrupted fit has written.
+    """
+    if checkpoint is None or not checkpoint.exists():
+        return
+    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--restart")]
+    options_end = words.index("--") if "--" in words else len(words)
+    resume = ["--resume", *(["--force"] if force else [])]
+    print_notice(
+        f"levelprox: to resume: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}"
     )
 
 
-def read_training(path: Path, how: Reading) -> Data:
-    """Read the training data."""
+def reading_options(options: Options) -> Reading:
+    """Return the settings for reading data files from the options of a command."""
+    from levelprox.io.data import Reading
+
+    separator = {"\\t": "\t", "tab": "\t"}.get(options.separator or "", options.separator)
+    if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
+        raise UsageError(f"--separator must be one character, got {separator!r}")
+    text, kind, impute = options.categorical, options.format, options.impute
+    all_text = text is not None and text.strip().lower() == "auto"
+    return Reading(
+        target=options.target,
+        format=None if kind is None else cast(Any, kind.value),
+        drop=tuple(options.drop or ()),
+        weight=options.weight,
+        header=not options.no_header,
+        separator=separator,
+        zero_based=options.zero_based,
+        offset=options.offset,
+        exposure=options.exposure,
+        categorical="auto" if all_text else () if text is None else tuple(names_of("--categorical", text)),
+        impute=None if impute is None else cast(Any, impute.value),
+    )
+
+
+def read(path: Path, how: Reading, features: Sequence[str] | int | None = None, needs_target: bool = True) -> Data:
+    """Read a data file; with the features of other data, given by names or by their number."""
     from levelprox.io.data import read_data
 
     with reading(path):
-        return read_data(path, how=how)
+        return read_data(path, features=features, needs_target=needs_target, how=how)
+
+
+def read_test(path: Path, data: Data, how: Reading) -> Data:
+    """Read test data with the features and the preprocessing of the training data."""
+    return read(path, replace(how, preprocessing=data.preprocessing), data.feature_names or data.shape[1])
 
 
 def read_for_model(model: Any, path: Path, how: Reading, needs_target: bool, quiet: bool = False) -> Data:
     """Read data with the features of a model, by name if the model has feature names, else by position."""
-    from levelprox.io.data import read_data
-
     names = getattr(model, "feature_names_in_", None)
-    known = model.n_features_in_ if names is None else [str(name) for name in names]
-    if names is not None and (how.format or _format(path)) in ("libsvm", "npz"):
+    if names is None or format_of_file(path, how) in ("libsvm", "npz"):
         known = model.n_features_in_
-    how = replace(how, preprocessing=getattr(model, "preprocessing_", None))
-    with reading(path):
-        data = read_data(path, features=known, needs_target=needs_target, how=how)
+    else:
+        known = [str(name) for name in names]
+    data = read(path, replace(how, preprocessing=getattr(model, "preprocessing_", None)), known, needs_target)
     if data.left_out and not quiet and needs_target:
         print_notice(
             f"levelprox: {path}: not used: {', '.join(data.left_out[:10])}{', …' if len(data.left_out) > 10 else ''}"
         )
     return data
+
+
+def format_of_file(path: Path, how: Reading) -> str:
+    """Return the format of a data file: the given one, or that of its name."""
+    from levelprox.io.data import format_of
+
+    return how.format or format_of(path)
 
 
 def features_for_model(model: Any, data: Data) -> Any:
@@ -149,12 +218,6 @@ def errors_as_bad_data() -> Iterator[None]:
         if type(error).__module__.startswith("levelprox"):
             raise
         raise CommandError(str(error), Exit.DATA) from error
-
-
-def _format(path: Path) -> str:
-    from levelprox.io.data import format_of
-
-    return format_of(path)
 
 
 _MAX_NAMES_SHOWN = 8  # in an error
@@ -271,3 +334,57 @@ def as_classes(y: NDArray[Any]) -> NDArray[Any]:
     if y.dtype.kind == "f" and np.all(np.isfinite(y)) and np.all(y == np.floor(y)) and np.all(np.abs(y) < 2**53):
         return y.astype(np.int64)
     return y
+
+
+def infer_task(settings: Settings, y: Any) -> Task:
+    """Return the task from the options, or else from the target; then it is printed."""
+    return choose_task(settings, *infer_task_from_target(y))
+
+
+def choose_task(settings: Settings, likely: Task, why: str) -> Task:
+    """Return the task from the options, or else the given one, and print the reason."""
+    task = settings.known_task
+    if task is not None:
+        if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
+            warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
+        return task
+    task = likely
+    if not settings.options.quiet:
+        print_notice(f"levelprox: {task}, because {why} (--task says otherwise)")
+    return task
+
+
+def labels_of(data: Data, task: Task) -> Any:
+    """Return the target of a task: class labels or numbers."""
+    assert data.y is not None  # the reader requires a target
+    if task is Task.CLASSIFICATION:
+        if data.more:
+            raise UsageError(f"--{next(iter(data.more))} is for regression (--task regression)")
+        return as_classes(data.y)
+    if data.y.dtype.kind not in "iuf":
+        raise CommandError(f"{data.path}: the target of a regression must hold numbers, not text", Exit.DATA)
+    return data.y
+
+
+def score_of(model: Any, data: Data, task: Task) -> float:
+    """Return the score of a model on data."""
+    with errors_as_bad_data():
+        return float(model.score(data.X, labels_of(data, task), data.weight, **data.more))
+
+
+def page_of(model: Any, data: Data, test: Data | None, task: Task, fits: Sequence[Any] | None = None) -> str:
+    """Return the report page of a model, or of fits for several budgets."""
+    from levelprox.report.page import page
+
+    samples: Any = None if test is None else (test.X, labels_of(test, task))
+    return page(
+        model,
+        data.X,
+        labels_of(data, task),
+        test=samples if test is None or test.weight is None else (*samples, test.weight),
+        sample_weight=data.weight,
+        fit_params=data.more or None,
+        test_params=None if test is None else test.more or None,
+        fits=fits,
+        title=data.path.name,
+    )

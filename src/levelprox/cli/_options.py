@@ -1,288 +1,216 @@
-"""Options that commands share: their types, names and help."""
+"""Options of the command line: one table with the type, default and help of each of them."""
+# ruff: noqa: RUF009  # the functions that define options return fields
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Any, get_type_hints
 
 import typer
 
-from levelprox.cli._parsing import CONSTRAINTS, LOSSES, SUBSOLVERS, Criterion, Format, Imputing, MultiClass, Start, Task
+LOSSES = {
+    "classification": ("logistic", "squared_hinge", "hinge", "sigmoid"),
+    "regression": ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy"),
+}
+CONSTRAINTS = ("mcp", "scad", "exp", "negative_lp", "log", "lp", "l1")
+SUBSOLVERS = ("auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "sgd", "svrg")
 
-#: Panels of the help.
-DATA, MODEL, CHOICE, LIMITS, OUTPUT = "Data", "Model", "Choice of the budget", "Limits", "Output"
+Task = StrEnum("Task", "CLASSIFICATION REGRESSION")
+Criterion = StrEnum("Criterion", "CV AIC BIC EBIC")
+MultiClass = StrEnum("MultiClass", "AUTO SOFTMAX OVR")
+Start = StrEnum("Start", "AUTO CONTINUATION DIRECT")
+Imputing = StrEnum("Imputing", {"MEDIAN": "median", "MEAN": "mean", "MOST_FREQUENT": "most-frequent"})
+Format = StrEnum("Format", "LIBSVM CSV TSV PARQUET NPZ")
 
-DataFile = Annotated[
-    Path, typer.Argument(readable=False, metavar="DATA", help="LIBSVM, CSV, TSV, Parquet or npz.", show_default=False)
-]
-ModelFile = Annotated[
-    Path, typer.Argument(readable=False, metavar="MODEL", help="A .levelprox file.", show_default=False)
-]
 
-Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=DATA,
-        help='The target column (its number, with --no-header). By default the column named "target" or "y".',
-    ),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAMES", rich_help_panel=DATA, help="Columns to leave out, such as id,name; may be repeated."),
-]
-Weight = Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=DATA, help="The column of sample weights.")]
-Exposure = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=DATA,
-        help="The column of exposures, with --loss poisson or gamma: the mean is exposure × rate.",
-    ),
-]
-Offset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", rich_help_panel=DATA, help="A column that is added to the linear predictor of a regression."
-    ),
-]
-Categorical = Annotated[
-    str | None,
-    typer.Option(
+def _in_panel(panel: str) -> Callable[..., Any]:
+    """Return a function that defines an option in this panel of the help, as a field of `Options`."""
+
+    def option(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
+        info = typer.Option(default, *names, rich_help_panel=panel, help=help, **settings)
+        return field(default=default, metadata={"typer": info})
+
+    return option
+
+
+def _argument(metavar: str, help: str) -> Any:
+    info = typer.Argument(..., readable=False, metavar=metavar, help=help, show_default=False)
+    return field(default=Path(), metadata={"typer": info})
+
+
+_data, _model, _choice = map(_in_panel, ("Data", "Model", "Choice of the budget"))
+_limits, _output = map(_in_panel, ("Limits", "Output"))
+_of_losses = f"{', '.join(LOSSES['classification'])}; {', '.join(LOSSES['regression'])}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments and options of the commands; those that a command does not take have their defaults."""
+
+    model: Path = _argument("MODEL", "A .levelprox file.")
+    data: Path = _argument("DATA", "LIBSVM, CSV, TSV, Parquet or npz.")
+    file: Path = _argument("FILE", "A model, a checkpoint or data.")
+
+    target: str | None = _data(
+        'The target column (its number, with --no-header). By default the column named "target" or "y".', metavar="NAME"
+    )
+    drop: list[str] | None = _data("Columns to leave out, such as id,name; may be repeated.", metavar="NAMES")
+    weight: str | None = _data("The column of sample weights.", metavar="NAME")
+    categorical: str | None = _data(
+        "Columns to encode as one 0/1 feature for each category, such as city,sex; auto: all text columns.",
         metavar="NAMES",
-        rich_help_panel=DATA,
-        help="Columns to encode as one 0/1 feature for each category, such as city,sex; auto: all text columns.",
-    ),
-]
-Impute = Annotated[
-    Imputing | None,
-    typer.Option(
-        "--impute",
+    )
+    impute: Imputing | None = _data(
+        "Replace missing numbers by this value of their column, and missing text by the most frequent one.",
         case_sensitive=False,
-        rich_help_panel=DATA,
-        help="Replace missing numbers by this value of their column, and missing text by the most frequent one.",
-    ),
-]
-Test = Annotated[
-    Path | None,
-    typer.Option(readable=False, metavar="FILE", rich_help_panel=DATA, help="Test data, not used in the fit."),
-]
-FileFormat = Annotated[
-    Format | None,
-    typer.Option(
-        "--format", case_sensitive=False, rich_help_panel=DATA, help="Format of the file; by default from its name."
-    ),
-]
-NoHeader = Annotated[
-    bool, typer.Option("--no-header", rich_help_panel=DATA, help="The first line of a CSV file is data, not names.")
-]
-Separator = Annotated[
-    str | None, typer.Option(metavar="CHAR", rich_help_panel=DATA, help="Separator of the fields of a CSV file.")
-]
-ZeroBased = Annotated[
-    bool, typer.Option("--zero-based", rich_help_panel=DATA, help="Indices of a LIBSVM file start at 0.")
-]
-Chunked = Annotated[
-    bool,
-    typer.Option(
-        "--chunked",
-        rich_help_panel=DATA,
-        help="Read the file in chunks, for data larger than memory.",
-    ),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLUSTER",
-        rich_help_panel=DATA,
-        help="Read and keep the data on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:WORKERS.",
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", rich_help_panel=LIMITS, help="Fit on a device of torch: cuda, cuda:1, cpu."),
-]
-
-Features = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K", rich_help_panel=MODEL, help="Maximal number of features: 5; several: 1,2,5, 1:10 or 0:20:5."
-    ),
-]
-Level = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ETA", rich_help_panel=MODEL, help="Level of the constraint g(x) ≤ η: 2.5; several: 0.5,1,2.5."
-    ),
-]
-FeatureCost = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COSTS", rich_help_panel=MODEL, help="Costs of features: age=1,scan=250, or a file of NAME,COST lines."
-    ),
-]
-BudgetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--budget",
-        metavar="COST",
-        rich_help_panel=MODEL,
-        help="With --feature-cost: maximal total cost; several: 5,10,20.",
-    ),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        rich_help_panel=MODEL,
-        help="Features that are always in the model and do not count towards the budget: age,sex.",
-    ),
-]
-Positive = Annotated[bool, typer.Option("--positive", rich_help_panel=MODEL, help="All coefficients are nonnegative.")]
-PositiveFor = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", rich_help_panel=MODEL, help="Features with nonnegative coefficients: age,sex."),
-]
-FeatureWeight = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WEIGHTS",
-        rich_help_panel=MODEL,
-        help="With --level: weights of features, such as age=0.5,scan=2; by default 1.",
-    ),
-]
-ClassWeight = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WEIGHTS",
-        rich_help_panel=MODEL,
-        help="Weights of classes: yes=5,no=1; balanced: all classes have the same total weight.",
-    ),
-]
-MultiClassOption = Annotated[
-    MultiClass | None,
-    typer.Option(
-        "--multi-class", case_sensitive=False, rich_help_panel=MODEL, help="The loss for more than two classes."
-    ),
-]
-Ridge = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LAMBDA",
-        rich_help_panel=MODEL,
-        help="λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto: only for "
-        "separable classes. By default auto for classification, 0 for regression. Several, with --cv: 0,0.01,0.1.",
-    ),
-]
-CriterionOption = Annotated[
-    Criterion | None,
-    typer.Option(
-        "--criterion",
-        case_sensitive=False,
-        rich_help_panel=CHOICE,
-        help="Criterion of the choice: cv (cross-validation), or the information criterion aic, bic or ebic.",
-    ),
-]
-Scoring = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=CHOICE,
-        help="Score of the cross-validation, by its name in scikit-learn: accuracy, roc_auc, r2. By default the loss.",
-    ),
-]
-OneStandardError = Annotated[
-    bool,
-    typer.Option(
-        "--one-standard-error",
-        rich_help_panel=CHOICE,
-        help="Choose the smallest budget whose score is within one standard error of the best.",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", metavar="N", rich_help_panel=CHOICE, help="Number of processes; -1: all processors."),
-]
-Memory = Annotated[
-    float | None,
-    typer.Option(
+    )
+    exposure: str | None = _data(
+        "The column of exposures, with --loss poisson or gamma: the mean is exposure × rate.", metavar="NAME"
+    )
+    offset: str | None = _data("A column that is added to the linear predictor of a regression.", metavar="NAME")
+    test: Path | None = _data("Test data, not used in the fit.", readable=False, metavar="FILE")
+    format: Format | None = _data("Format of the file; by default from its name.", case_sensitive=False)
+    no_header: bool = _data("The first line of a CSV file is data, not names.", "--no-header", default=False)
+    separator: str | None = _data("Separator of the fields of a CSV file.", metavar="CHAR")
+    zero_based: bool = _data("Indices of a LIBSVM file start at 0.", "--zero-based", default=False)
+    stream: int | None = _data(
+        "Read a LIBSVM file in batches of this many rows, in bounded memory, by partial_fit.", min=1, metavar="ROWS"
+    )
+    memory: float | None = _data(
+        "With --stream: number of samples after which the weight of a sample has fallen to 1/e.",
         min=0,
         metavar="SAMPLES",
-        rich_help_panel=DATA,
-        help="With --stream: number of samples after which the weight of a sample has fallen to 1/e.",
-    ),
-]
-SubsolverOption = Annotated[
-    str | None,
-    typer.Option("--subsolver", metavar="NAME", rich_help_panel=LIMITS, help=f"With --level: {', '.join(SUBSOLVERS)}."),
-]
-StartOption = Annotated[
-    Start | None,
-    typer.Option(
-        "--start", case_sensitive=False, rich_help_panel=LIMITS, help="With --level: starting point of the fit."
-    ),
-]
-TaskOption = Annotated[
-    Task | None,
-    typer.Option("--task", case_sensitive=False, rich_help_panel=MODEL, help="By default from the loss or the target."),
-]
-LossOption = Annotated[
-    str | None,
-    typer.Option(
-        "--loss",
+    )
+    chunked: bool = _data("Read the file in chunks, for data larger than memory.", "--chunked", default=False)
+    dask: str | None = _data(
+        "Read and keep the data on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:WORKERS.",
+        metavar="CLUSTER",
+    )
+
+    features: str | None = _model("Maximal number of features: 5; several: 1,2,5, 1:10 or 0:20:5.", metavar="K")
+    level: str | None = _model("Level of the constraint g(x) ≤ η: 2.5; several: 0.5,1,2.5.", metavar="ETA")
+    feature_cost: str | None = _model(
+        "Costs of features: age=1,scan=250, or a file of NAME,COST lines.", metavar="COSTS"
+    )
+    budget: str | None = _model("With --feature-cost: maximal total cost; several: 5,10,20.", metavar="COST")
+    keep: str | None = _model(
+        "Features that are always in the model and do not count towards the budget: age,sex.", metavar="NAMES"
+    )
+    loss: str | None = _model(f"{_of_losses}. Also huber:1.5, quantile:0.9.", metavar="NAME")
+    constraint: str | None = _model(f"With --level: {', '.join(CONSTRAINTS)}.", metavar="NAME")
+    task: Task | None = _model("By default from the loss or the target.", case_sensitive=False)
+    ridge: str | None = _model(
+        "λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto: only for "
+        "separable classes. By default auto for classification, 0 for regression. Several, with --cv: 0,0.01,0.1.",
+        metavar="LAMBDA",
+    )
+    positive: bool = _model("All coefficients are nonnegative.", "--positive", default=False)
+    positive_for: str | None = _model("Features with nonnegative coefficients: age,sex.", metavar="NAMES")
+    feature_weight: str | None = _model(
+        "With --level: weights of features, such as age=0.5,scan=2; by default 1.", metavar="WEIGHTS"
+    )
+    class_weight: str | None = _model(
+        "Weights of classes: yes=5,no=1; balanced: all classes have the same total weight.", metavar="WEIGHTS"
+    )
+    multi_class: MultiClass | None = _model("The loss for more than two classes.", case_sensitive=False)
+    standardize: bool = _model(
+        "Scale features to standard deviation 1 for the fit.", "--standardize/--no-standardize", default=True
+    )
+    intercept: bool = _model("", "--intercept/--no-intercept", default=True)
+    seed: int | None = _model("Seed of subsolvers that sample.", min=0)
+
+    cv: int | None = _choice(
+        "Choose the best of several budgets by cross-validation with this number of folds.", min=2, metavar="FOLDS"
+    )
+    criterion: Criterion | None = _choice(
+        "Criterion of the choice: cv (cross-validation), or the information criterion aic, bic or ebic.",
+        case_sensitive=False,
+    )
+    scoring: str | None = _choice(
+        "Score of the cross-validation, by its name in scikit-learn: accuracy, roc_auc, r2. By default the loss.",
         metavar="NAME",
-        rich_help_panel=MODEL,
-        help=f"{', '.join(LOSSES['classification'])}; {', '.join(LOSSES['regression'])}. Also huber:1.5, quantile:0.9.",
-    ),
-]
-ConstraintOption = Annotated[
-    str | None,
-    typer.Option(
-        "--constraint", metavar="NAME", rich_help_panel=MODEL, help=f"With --level: {', '.join(CONSTRAINTS)}."
-    ),
-]
-Standardize = Annotated[
-    bool,
-    typer.Option(
-        "--standardize/--no-standardize",
-        rich_help_panel=MODEL,
-        help="Scale features to standard deviation 1 for the fit.",
-    ),
-]
-Intercept = Annotated[bool, typer.Option("--intercept/--no-intercept", rich_help_panel=MODEL)]
-Seed = Annotated[int | None, typer.Option(min=0, rich_help_panel=MODEL, help="Seed of subsolvers that sample.")]
+    )
+    one_standard_error: bool = _choice(
+        "Choose the smallest budget whose score is within one standard error of the best.",
+        "--one-standard-error",
+        default=False,
+    )
+    jobs: int | None = _choice("Number of processes; -1: all processors.", metavar="N")
 
-Tol = Annotated[float, typer.Option(min=0, rich_help_panel=LIMITS, help="Tolerance on the KKT residual.")]
-MaxIter = Annotated[
-    int, typer.Option(min=0, rich_help_panel=LIMITS, help="Maximal number of outer steps, or of swaps.")
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        rich_help_panel=LIMITS,
-        help="Time limit of each fit, including those of --report; the best model so far is kept.",
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", min=1, rich_help_panel=LIMITS, help="Maximal number of threads; by default all."),
-]
+    device: str | None = _limits("Fit on a device of torch: cuda, cuda:1, cpu.", metavar="NAME")
+    subsolver: str | None = _limits(f"With --level: {', '.join(SUBSOLVERS)}.", metavar="NAME")
+    start: Start | None = _limits("With --level: starting point of the fit.", case_sensitive=False)
+    tol: float = _limits("Tolerance on the KKT residual.", default=1e-6, min=0)
+    max_iter: int = _limits("Maximal number of outer steps, or of swaps.", default=1000, min=0)
+    time_limit: float | None = _limits(
+        "Time limit of each fit, including those of --report; the best model so far is kept.", min=0, metavar="SECONDS"
+    )
+    threads: int | None = _limits("Maximal number of threads; by default all.", min=1)
+    checkpoint: Path | None = _limits(
+        "Write the state of the fit there, to resume from.", readable=False, metavar="FILE"
+    )
+    checkpoint_every: float | None = _limits(
+        "Seconds between checkpoints; 0: after every step.", min=0, metavar="SECONDS"
+    )
+    resume: bool = _limits("Resume from the checkpoint, if it exists.", "--resume", default=False)
+    restart: bool = _limits("Start again and replace the checkpoint.", "--restart", default=False)
 
-Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print one JSON document on standard output.")
-]
-Force = Annotated[bool, typer.Option("--force", rich_help_panel=OUTPUT, help="Replace existing files.")]
-Accept = Annotated[bool, typer.Option("--accept-inaccurate", rich_help_panel=OUTPUT, help="Exit with 0 instead of 3.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only errors and results.")]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", rich_help_panel=OUTPUT, help="Show progress, also if standard error is no terminal."
-    ),
-]
-Report = Annotated[
-    Path | None,
-    typer.Option(readable=False, metavar="PAGE.html", rich_help_panel=OUTPUT, help="Write an HTML report."),
-]
+    out: Path | None = _output("Write the result to this file.", readable=False, metavar="FILE")
+    proba: bool = _output("Add the probability of each class.", "--proba", default=False)
+    spreadsheet_safe: bool = _output(
+        "Put an apostrophe before classes that a spreadsheet would evaluate as formulas.",
+        "--spreadsheet-safe",
+        default=False,
+    )
+    prove: bool = _output(
+        "Refit with every further feature and examine all swaps, without a limit on time.", "--prove", default=False
+    )
+    report: Path | None = _output("Write an HTML report.", readable=False, metavar="PAGE.html")
+    json: bool = _output("Print one JSON document on standard output.", "--json", default=False)
+    force: bool = _output("Replace existing files.", "--force", default=False)
+    accept_inaccurate: bool = _output("Exit with 0 instead of 3.", "--accept-inaccurate", default=False)
+    quiet: bool = _output("Print only errors and results.", "--quiet", "-q", default=False)
+    verbose: bool = _output("Show progress, also if standard error is no terminal.", "--verbose", "-v", default=False)
+
+
+_NAMES = [one.name for one in fields(Options)]
+
+
+def between(first: str, last: str) -> list[str]:
+    """Return the names of the options from one to another, in the order of `Options`."""
+    return _NAMES[_NAMES.index(first) : _NAMES.index(last) + 1]
+
+
+def command(
+    *names: str, out: tuple[str, str] | None = None
+) -> Callable[[Callable[[Options], int]], Callable[..., int]]:
+    """Return a decorator that gives a command these options, as typer reads them from its signature.
+
+    Parameters
+    ----------
+    *names : str
+        Fields of `Options`.
+    out : (str, str), optional
+        Metavariable and help of --out, which differ between commands.
+    """
+    infos = {one.name: one.metadata["typer"] for one in fields(Options)}
+    if out is not None:
+        infos["out"] = typer.Option(None, readable=False, metavar=out[0], rich_help_panel="Output", help=out[1])
+    types = get_type_hints(Options)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(one, keyword, default=infos[one], annotation=types[one]) for one in names]
+
+    def decorate(function: Callable[[Options], int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def run(**given: Any) -> int:
+            return function(Options(**given))
+
+        run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

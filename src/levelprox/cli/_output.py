@@ -1,4 +1,4 @@
-"""Results on standard output: tables and text for people, JSON for programs, CSV for spreadsheets."""
+"""Results on standard output: tables and text, JSON for programs, CSV for spreadsheets."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def print_json(document: dict[str, Any]) -> None:
     """Print a JSON document in ASCII, which every encoding of standard output has."""
     json.dump(plain(document), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def heading(command: str) -> dict[str, Any]:
+    """Return the first entries of the JSON document of a command."""
+    from levelprox import __version__
+
+    return {"levelprox": __version__, "command": command}
 
 
 def plain(value: Any) -> Any:
@@ -180,10 +187,10 @@ def as_document(model: Any) -> dict[str, Any]:
 
 
 def _budget(model: Any) -> dict[str, Any]:
-    limited_threads = "level" if hasattr(model, "constraint_") else "n_features"
-    if hasattr(model, "budget_"):
-        return {"n_features": int(model.level_), "budget": model.budget_}
-    return {limited_threads: model.level_ if limited_threads == "level" else int(model.level_)}
+    if hasattr(model, "constraint_"):
+        return {"level": model.level_}
+    costs = {"budget": model.budget_} if hasattr(model, "budget_") else {}
+    return {"n_features": int(model.level_), **costs}
 
 
 def print_model(model: Any, more: list[tuple[str, object]]) -> None:
@@ -195,13 +202,16 @@ def print_model(model: Any, more: list[tuple[str, object]]) -> None:
 def _print_features(model: Any) -> None:
     import numpy as np
 
-    from levelprox.report.fitted import feature_names, standardized
+    from levelprox.report.fitted import by_size, feature_names, standardized
 
     coef, scaled, names = np.atleast_2d(model.coef_), standardized(model), feature_names(model)
-    chosen = model.selected_features_
-    order = chosen[np.argsort(-np.linalg.norm(scaled[:, chosen], axis=0), kind="stable")]
+    order = by_size(model)
     shown = range(min(coef.shape[0], _MAX_CLASSES_SHOWN))
-    heads = ["feature", "coefficient", "standardised"] if len(shown) == 1 else ["feature", *_classes(model, shown)]
+    heads = (
+        ["feature", "coefficient", "standardised"]
+        if len(shown) == 1
+        else ["feature", *(str(model.classes_[k]) for k in shown)]
+    )
     rows: list[list[object]] = [[names[j], *(float(coef[k, j]) for k in shown)] for j in order[:_MAX_FEATURES_SHOWN]]
     intercept = np.atleast_1d(model.intercept_)
     if len(shown) == 1:
@@ -227,12 +237,8 @@ def _preprocessing(made: Any) -> list[tuple[str, object]]:
     return facts
 
 
-def _classes(model: Any, shown: range) -> list[str]:
-    return [str(model.classes_[k]) for k in shown]
-
-
 def _facts(model: Any) -> list[tuple[str, object]]:
-    from levelprox.report.fitted import budget_words, optimality_words, price_words, ridge_words
+    from levelprox.report.fitted import fit_words
 
     facts: list[tuple[str, object]] = []
     if hasattr(model, "classes_") and model.classes_.size == 2:
@@ -246,12 +252,4 @@ def _facts(model: Any) -> list[tuple[str, object]]:
     if not hasattr(model, "certificate_"):
         seen = f"{model.n_samples_seen_:g} samples in {model.n_iter_} batches"
         return [*facts, ("streamed", seen), ("certificate", "none for a stream, whose data are not stored")]
-    return [
-        *facts,
-        ("budget", budget_words(model)),
-        ("loss", f"{model.certificate_.psi:.6g}"),
-        *ridge_words(model),
-        *optimality_words(model),
-        ("shadow price", price_words(model)),
-        ("status", str(model.status_).replace("_", " ")),
-    ]
+    return [*facts, *fit_words(model), ("status", str(model.status_).replace("_", " "))]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from levelprox.cli._process import CommandError, Exit
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from levelprox.io.data import Reading
     from levelprox.io.table import Table
 
@@ -95,7 +97,7 @@ class TextPart(_TablePart):
     def table(self, columns: list[str] | None = None) -> Table:
         from levelprox.exceptions import BackendError
         from levelprox.io.opened import shown
-        from levelprox.io.table_readers import read_csv
+        from levelprox.io.table import read_csv
 
         separator = _separator(self.path, self.how)
         if self.end is None:
@@ -215,7 +217,7 @@ def _text(path: str, how: Reading, size: int) -> Parts:
 
 def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
     from levelprox.exceptions import FileFormatError
-    from levelprox.io.table_readers import parse_csv
+    from levelprox.io.table import parse_csv
 
     if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
@@ -284,3 +286,74 @@ def _separator(path: str, how: Reading) -> str:
     from levelprox.io.data import SEPARATORS, format_of
 
     return how.separator or SEPARATORS[how.format or format_of(path)]
+
+
+MAX_LABELS = 1000  # of different targets that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSummary:
+    """Summary of the targets of remote data.
+
+    Attributes
+    ----------
+    rows : sequence of int
+        Rows of each partition.
+    labels : ndarray
+        The different targets; not all of them if there are more than `MAX_LABELS`.
+    weights : ndarray
+        Total weight of each label.
+    """
+
+    rows: Sequence[int]
+    labels: NDArray[Any]
+    weights: NDArray[Any]
+
+    @property
+    def has_all(self) -> bool:
+        """Whether `labels` has all different targets."""
+        return self.labels.size <= MAX_LABELS
+
+
+def read_part(part: Part, dtype: Any) -> tuple[Any, Any, Any]:
+    """Read a partition; its targets get the type of all targets."""
+    X, y, weight = part.read()
+    return X, y.astype(dtype), weight
+
+
+def summarize_part(part: Part) -> TargetSummary:
+    """Read and summarise the targets of a partition."""
+    import numpy as np
+
+    y, weight = part.read_targets()
+    plain = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind in "bO" else y.astype(np.float64)
+    return target_summary(plain, weight)
+
+
+def listed(*found: TargetSummary) -> list[TargetSummary]:
+    """Return the summaries as a list, for a task graph."""
+    return list(found)
+
+
+def target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSummary:
+    """Return the summary of the targets of one partition."""
+    import numpy as np
+
+    labels, places = np.unique(y, return_inverse=True)
+    weights = np.bincount(places, weight, labels.size).astype(np.float64)
+    few = slice(MAX_LABELS + 1)
+    return TargetSummary([y.size], labels[few], weights[few])
+
+
+def combined(found: Sequence[TargetSummary]) -> TargetSummary:
+    """Return the summary of all partitions."""
+    import numpy as np
+
+    kinds = {one.labels.dtype.kind for one in found}
+    if len(kinds) > 1:
+        raise CommandError("the target holds text in some rows and numbers in others", Exit.DATA)
+    labels, places = np.unique(np.concatenate([one.labels for one in found]), return_inverse=True)
+    weights = np.bincount(places, np.concatenate([one.weights for one in found]), labels.size)
+    few = slice(MAX_LABELS + 1)
+    rows = [n for one in found for n in one.rows]
+    return TargetSummary(rows, labels[few], weights[few])

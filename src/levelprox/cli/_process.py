@@ -7,7 +7,6 @@ import ctypes
 import errno
 import io
 import os
-import re
 import shlex
 import signal
 import sys
@@ -118,39 +117,48 @@ _IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²
 _HANDLER = "levelprox"
 _ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 
-_END = r"(?![\w/=-]|\.\w)"  # end of a word that is not part of another word or of a file name
-
-#: Python's parameters in messages and the options of the command line; file names are left unchanged.
-_IN_SHELL = [
-    (re.compile(rf"(?<![\w./'\"-]){words}"), option)
-    for words, option in (
-        ("zero_based=True", "--zero-based"),
-        ("standardize=True", "--standardize"),
-        ("standardize=False", "--no-standardize"),
-        (r"resume=(?:True|'[^']*'|\"[^\"]*\")", "--resume"),
-        (r"time_limit=(?=\d)", "--time-limit "),
-        (r"max_iter=(?=\d)", "--max-iter "),
-        (r"n_features=(?=\d)", "--features "),
-        (r"criterion='(\w+)'", r"--criterion \1"),
-        (r"ridge=(?=\d)", "--ridge "),
-        (r"feature_weight" + _END, "--feature-weight"),
-        (r"feature_cost" + _END, "--feature-cost"),
-        (r"class_weight" + _END, "--class-weight"),
-        (r"one_standard_error" + _END, "--one-standard-error"),
-        (r"time_limit" + _END, "--time-limit"),
-        (r"max_iter" + _END, "--max-iter"),
-        (r"n_features" + _END, "--features"),
-    )
-]
-_ATTRIBUTE = re.compile(r" \(cv_results_\[[^]]*\]\)")
+#: Options of parameters of Python that messages name.
+_OPTIONS = {
+    "n_features": "--features",
+    "max_iter": "--max-iter",
+    "time_limit": "--time-limit",
+    "feature_weight": "--feature-weight",
+    "feature_cost": "--feature-cost",
+    "class_weight": "--class-weight",
+    "one_standard_error": "--one-standard-error",
+}
+#: The same, for parameters whose names are also words: only with a value.
+_OPTIONS_WITH_VALUE = {
+    "zero_based": "--zero-based",
+    "standardize": "--standardize",
+    "resume": "--resume",
+    "criterion": "--criterion",
+    "ridge": "--ridge",
+}
 
 
 def in_shell_words(text: str) -> str:
-    """Return a message with parameters of Python replaced by options of the command line."""
-    text = _ATTRIBUTE.sub("", text)
-    for words, option in _IN_SHELL:
-        text = words.sub(option, text)
-    return text
+    """Return a message with parameters of Python replaced by options of the command line.
+
+    >>> in_shell_words("raise max_iter, or choose by criterion='cv'")
+    'raise --max-iter, or choose by --criterion cv'
+    """
+    before, found, after = text.partition(" (cv_results_[")
+    text = before + after.partition("])")[2] if found else text
+    before, found, after = text.partition("resume=")
+    if found and after.startswith(("'", '"')):  # a path, which may have blanks
+        text = f"{before}resume=True{after[1:].partition(after[0])[2]}"
+    return " ".join(map(_word_in_shell, text.split(" ")))
+
+
+def _word_in_shell(word: str) -> str:
+    parameter = word.strip("().,;:")
+    name, equals, value = parameter.partition("=")
+    option = (_OPTIONS | _OPTIONS_WITH_VALUE if equals else _OPTIONS).get(name)
+    if option is None or (equals and not value.startswith(("True", "False", "'", '"', *"0123456789"))):
+        return word
+    given = {"": ..., "True": True, "False": False}.get(value, value.strip("'\""))
+    return word.replace(parameter, _option_with_value(option, given), 1)
 
 
 def prepare() -> None:
@@ -196,7 +204,10 @@ def message_of(error: BaseException) -> str:
 
 def as_option(parameter: Parameter) -> str:
     """Return a parameter as an option of the command line, with its value."""
-    option, value = f"--{parameter.name.replace('_', '-')}", parameter.value
+    return _option_with_value(f"--{parameter.name.replace('_', '-')}", parameter.value)
+
+
+def _option_with_value(option: str, value: Any) -> str:
     if value is ... or value is True:
         return option
     if value is False:

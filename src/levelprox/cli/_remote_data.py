@@ -1,39 +1,48 @@
-"""Data that are not read into this process: a Dask cluster (--dask) or a chunked file (--chunked)."""
+"""Data that are not read into memory as a whole: a Dask cluster (--dask), a chunked file (--chunked), a stream."""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-import re
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from levelprox.cli._data import as_classes, infer_task_from_target
-from levelprox.cli._parsing import Task
-from levelprox.cli._partitions import Part, parts_of
+from levelprox.cli._data import NameLookup, as_classes, errors_as_bad_data, format_of_file, infer_task_from_target
+from levelprox.cli._options import Task
+from levelprox.cli._partitions import (
+    MAX_LABELS,
+    Part,
+    TargetSummary,
+    combined,
+    listed,
+    parts_of,
+    read_part,
+    summarize_part,
+    target_summary,
+)
 from levelprox.cli._process import CommandError, Exit, UsageError, reading
+from levelprox.cli._settings import Settings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from levelprox.io.data import Reading
 
 
 _CONNECT_SECONDS = 5
+_MAX_DIGITS = 4  # of the number of local workers
 _LOGGERS = ("distributed", "tornado", "asyncio", "bokeh")
 
 
 def local_workers(text: str) -> int | None:
     """Return the number of processes of `local:N`; None if the text is an address."""
-    found = re.fullmatch(r"local:(\d{1,4})", text)
-    if found is not None and int(found[1]) > 0:
-        return int(found[1])
+    kind, _, workers = text.partition(":")
+    if kind == "local" and workers.isdecimal() and len(workers) <= _MAX_DIGITS and int(workers) > 0:
+        return int(workers)
     try:
         address = urlsplit(text)
         if address.scheme in ("tcp", "tls") and address.hostname and address.port and not address.path:
@@ -155,42 +164,6 @@ def _silent_logs() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-_MAX_LABELS = 1000  # of different targets that are kept
-
-
-@dataclass(frozen=True, eq=False)
-class TargetSummary:
-    """Summary of the targets of remote data.
-
-    Attributes
-    ----------
-    rows : sequence of int
-        Rows of each partition.
-    total : float
-        Sum of the weights.
-    labels : ndarray
-        The different targets; not all of them if there are more than `_MAX_LABELS`.
-    weights : ndarray
-        Total weight of each label.
-    """
-
-    rows: Sequence[int]
-    total: float
-    labels: NDArray[Any]
-    weights: NDArray[Any]
-
-    @property
-    def has_all(self) -> bool:
-        """Whether `labels` has all different targets."""
-        return self.labels.size <= _MAX_LABELS
-
-    def infer_task(self) -> tuple[Task, str]:
-        """Return the task that the targets suggest, and the reason."""
-        if self.has_all or self.labels.dtype.kind not in "iuf":
-            return infer_task_from_target(self.labels)
-        return Task.REGRESSION, f"the target has more than {_MAX_LABELS} different values"
-
-
 @dataclass(frozen=True, eq=False)
 class RemoteData:
     """Data that are not in the memory of this process.
@@ -216,6 +189,12 @@ class RemoteData:
     path: Path
     seen: TargetSummary
 
+    def infer_task(self) -> tuple[Task, str]:
+        """Return the task that the targets suggest, and the reason."""
+        if self.seen.has_all or self.seen.labels.dtype.kind not in "iuf":
+            return infer_task_from_target(self.seen.labels)
+        return Task.REGRESSION, f"the target has more than {MAX_LABELS} different values"
+
     def targets(self, task: Task) -> Any:
         """Return the targets of a task: class labels or numbers."""
         kind = self.seen.labels.dtype.kind
@@ -225,7 +204,7 @@ class RemoteData:
             return self.y
         if not self.seen.has_all:
             raise CommandError(
-                f"{self.path}: the target has more than {_MAX_LABELS} different values, too many for classes",
+                f"{self.path}: the target has more than {MAX_LABELS} different values, too many for classes",
                 Exit.DATA,
             )
         return self.y.astype(as_classes(self.seen.labels).dtype)
@@ -245,7 +224,7 @@ def chunked_data(path: Path, how: Reading) -> RemoteData:
             raise UsageError(f"{path} holds no target: name its column or array or, of an .npy file, another one")
         y = np.concatenate([chunked.target(i) for i in range(chunked.n_chunks)])
     y = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind == "b" else y.astype(np.float64)
-    seen = _combined([_target_summary(y, None)])
+    seen = combined([target_summary(y, None)])
     target = getattr(chunked, "target_name", how.target)
     return RemoteData(chunked, y, None, chunked.shape, chunked.names, target, path, seen)
 
@@ -259,8 +238,7 @@ def cluster_data(path: Path, how: Reading, client: Any) -> RemoteData:
     with reading(path):
         cut = parts_of(path, how, max(1, workers))
     seen = _summarize_targets(cut.parts, client)
-    columns = _Columns(seen.labels.dtype)
-    read = [delayed(columns, pure=False)(part) for part in cut.parts]
+    read = [delayed(read_part, pure=False)(part, seen.labels.dtype) for part in cut.parts]
 
     def joined(place: int, dtype: Any, *width: int) -> Any:
         array: Any = da
@@ -282,52 +260,52 @@ def _summarize_targets(parts: Sequence[Part], client: Any) -> TargetSummary:
     from levelprox.backends.executor import executor_for
 
     executor, token = executor_for(client), uuid.uuid4().hex
-    look = delayed(_summarize_part, pure=False)
+    look = delayed(summarize_part, pure=False)
     kept = executor.keep([look(part, dask_key_name=f"levelprox-look-{token}-{i}") for i, part in enumerate(parts)])
-    found = executor.result({f"levelprox-looks-{token}": (_listed, *kept)}, f"levelprox-looks-{token}", kept)
-    return _combined(found)
+    found = executor.result({f"levelprox-looks-{token}": (listed, *kept)}, f"levelprox-looks-{token}", kept)
+    return combined(found)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Reads a partition; its targets get the type of all targets."""
+def fit_stream(
+    path: Path, rows: int, settings: Settings, how: Reading, task_of: Callable[[Any], Task]
+) -> tuple[Any, tuple[int, int], Task]:
+    """Fit a LIBSVM file batch by batch; return the model, the shape of the data and the task.
 
-    dtype: Any
-
-    def __call__(self, part: Part) -> tuple[Any, Any, Any]:
-        X, y, weight = part.read()
-        return X, y.astype(self.dtype), weight
-
-
-def _summarize_part(part: Part) -> TargetSummary:
+    The file is read twice: first for its classes and number of features, which the first batch needs.
+    """
     import numpy as np
 
-    y, weight = part.read_targets()
-    plain = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind in "bO" else y.astype(np.float64)
-    return _target_summary(plain, weight)
+    from levelprox.io.arrays import FileState
+    from levelprox.io.libsvm import libsvm_batches
+
+    if format_of_file(path, how) != "libsvm":
+        raise UsageError("--stream is for LIBSVM files")
+    if settings.level is None and settings.features is None:
+        raise UsageError("--stream needs --features")
+    with reading(path):
+        state = FileState(path)
+        n, width, labels = _scan_labels(path, rows, how)
+        task = task_of(labels)
+        more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
+        model = settings.estimator(task, NameLookup(path, width, None, more.get("classes")))
+        with settings.progress("partial_fit", -(-n // rows), "batches") as advance:
+            for X, y in libsvm_batches(path, rows, n_features=width, zero_based=how.zero_based):
+                with errors_as_bad_data():
+                    model.partial_fit(X, as_classes(y) if more else np.asarray(y, np.float64), **more)
+                advance()
+        state.check()
+    return model, (n, width), task
 
 
-def _listed(*found: TargetSummary) -> list[TargetSummary]:
-    return list(found)
-
-
-def _target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSummary:
+def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
+    """Return the number of rows and features, and the different labels (not all if they are too many for classes)."""
     import numpy as np
 
-    labels, places = np.unique(y, return_inverse=True)
-    weights = np.bincount(places, weight, labels.size).astype(np.float64)
-    few = slice(_MAX_LABELS + 1)
-    return TargetSummary([y.size], float(weights.sum()), labels[few], weights[few])
+    from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
 
-
-def _combined(found: Sequence[TargetSummary]) -> TargetSummary:
-    import numpy as np
-
-    kinds = {one.labels.dtype.kind for one in found}
-    if len(kinds) > 1:
-        raise CommandError("the target holds text in some rows and numbers in others", Exit.DATA)
-    labels, places = np.unique(np.concatenate([one.labels for one in found]), return_inverse=True)
-    weights = np.bincount(places, np.concatenate([one.weights for one in found]), labels.size)
-    few = slice(_MAX_LABELS + 1)
-    rows = [n for one in found for n in one.rows]
-    return TargetSummary(rows, sum(one.total for one in found), labels[few], weights[few])
+    n, width, labels = 0, 0, np.empty(0)
+    for X, y in libsvm_batches(path, rows, n_features=MAX_FEATURES, zero_based=how.zero_based):
+        n, width = n + y.size, max(width, int(X.indices.max(initial=-1)) + 1)
+        if labels.size <= MAX_LABELS:
+            labels = np.union1d(labels, y)
+    return n, width, labels

@@ -2,128 +2,68 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from levelprox.cli import _options as options
-from levelprox.cli._data import check_input, check_outputs, reading_options
-from levelprox.cli._fitting import Fitted, Fitting, Results
-from levelprox.cli._options import CHOICE, LIMITS, OUTPUT
-from levelprox.cli._output import as_document, print_json, print_line, print_model, score_name
+from levelprox.cli._data import (
+    NameLookup,
+    as_classes,
+    begin_checkpoint,
+    check_checkpoint,
+    check_input,
+    check_outputs,
+    checkpoint_parameters,
+    choose_task,
+    errors_as_bad_data,
+    format_of_file,
+    infer_task,
+    labels_of,
+    page_of,
+    print_resume_command,
+    read,
+    read_for_model,
+    read_test,
+    reading_options,
+    score_of,
+    write_text,
+)
+from levelprox.cli._options import Options, Task, between, command
+from levelprox.cli._output import as_document, heading, print_json, print_line, print_model, score_name
 from levelprox.cli._process import (
     Exit,
     UsageError,
     exit_code_of_status,
     in_shell_words,
     limited_threads,
+    message_of,
+    print_error,
     print_notice,
     printed_warnings,
+    writing,
 )
-from levelprox.cli._settings import Backend, Checkpointing, Settings
+from levelprox.cli._remote_data import RemoteData, chunked_data, cluster_data, connected, fit_stream, local_workers
+from levelprox.cli._settings import Settings
 from levelprox.exceptions import counted
 
+if TYPE_CHECKING:
+    from levelprox.io.data import Data, Reading
 
-def fit(
-    data: options.DataFile,
-    target: options.Target = None,
-    features: options.Features = None,
-    level: options.Level = None,
-    feature_cost: options.FeatureCost = None,
-    budget: options.BudgetOption = None,
-    keep: options.Keep = None,
-    loss: options.LossOption = None,
-    constraint: options.ConstraintOption = None,
-    task: options.TaskOption = None,
-    ridge: options.Ridge = None,
-    positive: options.Positive = False,
-    positive_for: options.PositiveFor = None,
-    feature_weight: options.FeatureWeight = None,
-    class_weight: options.ClassWeight = None,
-    multi_class: options.MultiClassOption = None,
-    standardize: options.Standardize = True,
-    intercept: options.Intercept = True,
-    seed: options.Seed = None,
-    cv: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="FOLDS",
-            rich_help_panel=CHOICE,
-            help="Choose the best of several budgets by cross-validation with this number of folds.",
-        ),
-    ] = None,
-    criterion: options.CriterionOption = None,
-    scoring: options.Scoring = None,
-    one_standard_error: options.OneStandardError = False,
-    jobs: options.Jobs = None,
-    drop: options.Drop = None,
-    weight: options.Weight = None,
-    categorical: options.Categorical = None,
-    impute: options.Impute = None,
-    exposure: options.Exposure = None,
-    offset: options.Offset = None,
-    test: options.Test = None,
-    format: options.FileFormat = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    zero_based: options.ZeroBased = False,
-    stream: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="ROWS",
-            rich_help_panel=options.DATA,
-            help="Read a LIBSVM file in batches of this many rows, in bounded memory, by partial_fit.",
-        ),
-    ] = None,
-    memory: options.Memory = None,
-    chunked: options.Chunked = False,
-    dask: options.Dask = None,
-    device: options.Device = None,
-    subsolver: options.SubsolverOption = None,
-    start: options.StartOption = None,
-    tol: options.Tol = 1e-6,
-    max_iter: options.MaxIter = 1000,
-    time_limit: options.TimeLimit = None,
-    threads_: options.Threads = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            metavar="FILE",
-            rich_help_panel=LIMITS,
-            help="Write the state of the fit there, to resume from.",
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        float | None,
-        typer.Option(
-            min=0, metavar="SECONDS", rich_help_panel=LIMITS, help="Seconds between checkpoints; 0: after every step."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", rich_help_panel=LIMITS, help="Resume from the checkpoint, if it exists.")
-    ] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", rich_help_panel=LIMITS, help="Start again and replace the checkpoint.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="MODEL.levelprox", rich_help_panel=OUTPUT, help="Write the model to this file."
-        ),
-    ] = None,
-    report: options.Report = None,
-    json: options.Json = False,
-    force: options.Force = False,
-    accept_inaccurate: options.Accept = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-) -> int:
+
+@command(
+    "data",
+    *between("target", "dask"),
+    *between("features", "jobs"),
+    *between("device", "restart"),
+    "out",
+    *between("report", "verbose"),
+    out=("MODEL.levelprox", "Write the model to this file."),
+)
+def fit(options: Options) -> int:
     """Fit a sparse model and show its certificate.
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
@@ -133,101 +73,290 @@ def fit(
     rarest class), at most 10; with --cv from 0 to 30. All numbers are recomputed from the data. Ctrl-C keeps the best
     model so far.
     """
-    settings = Settings.from_options(locals())
-    state = Checkpointing(checkpoint, checkpoint_every, resume, restart)
-    backend = Backend(stream, dask, chunked, device, threads_)
-    _check_options(settings, backend, cv, checkpoint, report)
-    settings.check_columns(exposure, offset)
-    columns = {"--exposure": exposure, "--offset": offset, "--categorical": categorical, "--impute": impute}
-    backend.check_columns(columns)
-    if not (backend.takes_folders and data.is_dir()):
+    settings = Settings.of(options)
+    _check_options(settings)
+    data, test, out, report, checkpoint = options.data, options.test, options.out, options.report, options.checkpoint
+    if not ((options.dask is not None or options.chunked) and data.is_dir()):
         check_input(data)
     if test is not None:
         check_input(test)
-    check_outputs((out, report), (data, test), force)
+    check_outputs((out, report), (data, test), options.force)
     check_outputs((checkpoint,), (data, test, out, report), True)
-    state.check()
-    how = reading_options(
-        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
-    )
-    with printed_warnings(quiet) as warned, limited_threads(threads_):
-        fitting = Fitting(settings, state, how, cv)
+    check_checkpoint(options)
+    how = reading_options(options)
+    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
         try:
-            fitted = fitting.run(data, test, backend)
+            fitted = _fit(settings, how)
         except KeyboardInterrupt:
-            if json:
+            if options.json:
                 _print_no_model(data, warned)
-            _print_resume_command(checkpoint, force)
+            print_resume_command(checkpoint, options.force)
             raise
-        results = Results(fitted, quiet)
-        results.write_model(out, force)
-        results.score()
-        results.write_page(report, force)
-        if json:
-            _print_json(fitted, results.written, warned)
+        fitted.write_model()
+        fitted.score(how)
+        fitted.write_page()
+        if options.json:
+            _print_json(fitted, warned)
         else:
-            _print(fitted)
-    if not quiet:
-        for path in results.written.values():
+            _print(fitted, how)
+    if not options.quiet:
+        for path in fitted.written.values():
             print_notice(f"levelprox: wrote {path}")
-    if report is not None and "report" not in results.written:
+    if report is not None and "report" not in fitted.written:
         print_notice("levelprox: the page was not written")
     if fitted.interruption is not None:
         print_notice(f"levelprox: {in_shell_words(str(fitted.interruption))}")
-        _print_resume_command(checkpoint, force or bool(results.written))
-    results.raise_errors()
+        print_resume_command(checkpoint, options.force or bool(fitted.written))
+    fitted.raise_errors()
     if fitted.interruption is not None:
         return Exit.INTERRUPTED
-    return exit_code_of_status(int(getattr(fitted.model, "status_", 0)), accept_inaccurate)
+    return exit_code_of_status(int(getattr(fitted.model, "status_", 0)), options.accept_inaccurate)
 
 
-def _check_options(
-    settings: Settings, backend: Backend, cv: int | None, checkpoint: Path | None, report: Path | None
-) -> None:
+def _check_options(settings: Settings) -> None:
     """Raise UsageError for options that contradict each other."""
-    chooses = settings.chooses(cv)
+    options, chooses = settings.options, settings.chooses
+    if options.resume and options.restart:
+        raise UsageError("give --resume or --restart, not both")
+    of_checkpoint = {"resume": options.resume, "restart": options.restart}
+    of_checkpoint["checkpoint-every"] = options.checkpoint_every is not None
+    if options.checkpoint is None and any(of_checkpoint.values()):
+        raise UsageError(f"--{next(name for name, given in of_checkpoint.items() if given)} needs --checkpoint PATH")
     if not chooses and settings.budget is not None and len(settings.budget) > 1:
         raise UsageError("several numbers of --budget are for --cv, which chooses")
-    if not chooses and not settings.single:
+    if not chooses and len(settings.budget or settings.features or settings.level or [0]) > 1:
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
-    if settings.budget is not None and settings.features is not None and len(settings.features) > 1:
-        raise UsageError("with --budget give one number of --features, or none")
-    backend.check(chooses, checkpoint, report)
+    settings.check_budget()
+    _check_backend(settings)
+    if options.memory is not None and options.stream is None:
+        raise UsageError("--memory is for a stream: give --stream, too")
+    settings.check_choice()
+    settings.check_columns()
+
+
+def _check_backend(settings: Settings) -> None:
+    """Raise UsageError for options that contradict each other on where the data are, or that need them in memory."""
+    options = settings.options
+    places = {
+        "--stream": options.stream is not None,
+        "--dask": options.dask is not None,
+        "--chunked": options.chunked,
+        "--device": options.device is not None,
+    }
+    given = [name for name, is_given in places.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"give {given[0]} or {given[1]}, not both")
+    if options.stream is not None and (
+        settings.chooses or options.checkpoint is not None or options.report is not None
+    ):
+        raise UsageError("--stream reads the data once: it goes with neither --cv, --checkpoint nor --report")
+    if (options.dask is not None or options.chunked) and options.report is not None:
+        raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
+    if options.dask is not None:
+        local_workers(options.dask)
+    if options.device is not None and find_spec("torch") is None:
+        raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
     in_memory = {
         "--budget": settings.budget is not None,
-        "--scoring": settings.scoring is not None,
+        "--scoring": options.scoring is not None,
         "--ridge with several numbers": settings.has_ridges,
     }
     for option, is_given in in_memory.items():
-        if is_given and backend.is_remote:
+        if is_given and given:
             raise UsageError(f"{option} needs the data in memory: no --stream, --dask, --chunked or --device")
-    if settings.memory is not None and backend.stream is None:
-        raise UsageError("--memory is for a stream: give --stream, too")
-    settings.check_choice(cv)
+    for name in ("exposure", "offset", "categorical", "impute"):
+        if getattr(options, name) is not None and given and options.device is None:
+            raise UsageError(f"--{name} needs the data in memory: no --stream, --dask or --chunked")
 
 
-def _print(fitted: Fitted) -> None:
+@dataclass(eq=False)
+class _Fitted:
+    """A fitted model, its scores and written files. An error in one of them does not lose the others.
+
+    Attributes
+    ----------
+    options : Options
+    model : estimator
+    task : Task
+    shape : (int, int)
+        Of the data.
+    seconds : float
+    data, test : Data, optional
+        As far as they are in memory.
+    target : str, optional
+        The target column.
+    interruption : KeyboardInterrupt, optional
+        What ended the fit, with a model.
+    scores : dict of str to float
+    written : dict of str to Path
+        Files that were written.
+    errors : list of BaseException
+        Errors so far, raised after the results have been printed.
+    """
+
+    options: Options
+    model: Any
+    task: Task
+    shape: tuple[int, int]
+    seconds: float
+    data: Data | None = None
+    test: Data | None = None
+    target: str | None = None
+    interruption: KeyboardInterrupt | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    written: dict[str, Path] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
+
+    def write_model(self) -> None:
+        """Write the model file, before anything else that takes time."""
+        out = self.options.out
+        if out is None:
+            return
+        with self._collecting_errors(), writing(out):
+            self.model.save(out, overwrite=self.options.force)
+            self.written["model"] = out
+
+    def score(self, how: Reading) -> None:
+        """Compute the training and test scores; none if the fit was interrupted."""
+        if self._stopped:
+            return
+        with self._collecting_errors():
+            if self.options.stream is not None and self.options.test is not None:  # the number of features is known now
+                self.test = read_for_model(self.model, self.options.test, how, needs_target=True)
+            for name, data in (("train", self.data), ("test", self.test)):
+                if data is not None:
+                    self.scores[name] = score_of(self.model, data, self.task)
+
+    def write_page(self) -> None:
+        """Write the report page; none if the fit was interrupted."""
+        report = self.options.report
+        if report is None or self.data is None or self._stopped:
+            return
+        with self._collecting_errors():
+            if not self.options.quiet:
+                count = len(self.model.path_budgets(*self.shape))
+                print_notice(f"levelprox: fitting {count} budgets for the page (--time-limit is for each fit)")
+            write_text(report, [page_of(self.model, self.data, self.test, self.task)], self.options.force)
+            self.written["report"] = report
+
+    @property
+    def _stopped(self) -> bool:
+        return self.interruption is not None or any(isinstance(one, KeyboardInterrupt) for one in self.errors)
+
+    @contextmanager
+    def _collecting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            self.errors.append(error)
+
+    def raise_errors(self) -> None:
+        """Raise the first error; print the others."""
+        for one in self.errors[1:]:
+            print_error(message_of(one))
+        if self.errors:
+            raise self.errors[0]
+
+
+def _fit(settings: Settings, how: Reading) -> _Fitted:
+    """Read the data and fit the model."""
+    options = settings.options
+    if options.stream is not None:
+        began = time.monotonic()
+        model, shape, task = fit_stream(options.data, options.stream, settings, how, lambda y: infer_task(settings, y))
+        return _Fitted(options, model, task, shape, time.monotonic() - began)
+    if options.chunked:
+        return _fit_remote(settings, how, chunked_data(options.data, how))
+    if options.dask is not None:
+        with connected(options.dask, options.threads) as client:
+            return _fit_remote(settings, how, cluster_data(options.data, how, client))
+    data = read(options.data, how)
+    task = infer_task(settings, data.y)
+    y = labels_of(data, task)
+    known = NameLookup.of(data, y, by_index=options.device is not None)
+    model = settings.estimator(task, known, device=options.device, **checkpoint_parameters(options))
+    # Read before the fit, so that an unsuitable test file is found at once.
+    test = None if options.test is None else read_test(options.test, data, how)
+    _print_budget(settings, model, y, data.weight, data.shape[1])
+    seconds, interruption = _timed_fit(options, model, data.X, y, data.weight, **data.more)
+    if data.preprocessing is not None:
+        model.preprocessing_ = data.preprocessing
+    return _Fitted(options, model, task, data.shape, seconds, data, test, data.target_name, interruption)
+
+
+def _fit_remote(settings: Settings, how: Reading, data: RemoteData) -> _Fitted:
+    """Fit data that are not in memory."""
+    options = settings.options
+    task = choose_task(settings, *data.infer_task())
+    y = data.targets(task)
+    labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
+    known = NameLookup(data.path, data.shape[1], data.names, labels, by_index=True)
+    model = settings.estimator(task, known, **checkpoint_parameters(options))
+    test = None if options.test is None else read(options.test, how, data.names or data.shape[1])
+    _print_budget(settings, model, data.seen.labels, data.seen.weights, data.shape[1])
+    seconds, interruption = _timed_fit(options, model, data.X, y, data.weight)
+    if data.names is not None:  # arrays have no column names
+        import numpy as np
+
+        model.feature_names_in_ = np.asarray(data.names, object)
+    return _Fitted(options, model, task, data.shape, seconds, None, test, data.target, interruption)
+
+
+def _timed_fit(
+    options: Options, model: Any, X: Any, y: Any, weight: Any, **more: Any
+) -> tuple[float, KeyboardInterrupt | None]:
+    """Fit the model; return the seconds, and the interrupt if one ended the fit with a model."""
+    begin_checkpoint(options)
+    began, interruption = time.monotonic(), None
+    try:
+        with errors_as_bad_data():
+            model.fit(X, y, weight, **more)
+    except KeyboardInterrupt as signal:
+        if not hasattr(model, "coef_"):
+            raise
+        interruption = signal
+    return time.monotonic() - began, interruption
+
+
+def _print_budget(settings: Settings, model: Any, y: Any, weight: Any, width: int) -> None:
+    """Print the default budget if none is given; y may be the different labels, with their total weights."""
+    given = settings.features, settings.level, settings.budget
+    if any(one is not None for one in given) or settings.options.quiet:
+        return
+    if settings.chooses:
+        grid = ", ".join(f"{value:g}" for value in model.path_budgets(y.size, width))
+        print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
+        return
+    of_what = "samples of the rarest class" if hasattr(model, "decision_function") else "samples"
+    with suppress(ValueError):  # invalid weights, which the fit reports
+        most = int(model.budget_for(y, weight))
+        print_notice(
+            f"levelprox: at most {counted(most, 'feature')}: one for every ten {of_what}, at least 1 "
+            "and at most 10 (--features says otherwise)"
+        )
+
+
+def _print(fitted: _Fitted, how: Reading) -> None:
     n, d = fitted.shape
-    print_line(f"{type(fitted.model).__name__} on {fitted.path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
-    name = score_name(fitted.model)
-    scores: list[tuple[str, object]] = [(f"{name}, {part}", f"{score:.6g}") for part, score in fitted.scores.items()]
-    if not hasattr(fitted.model, "feature_names_in_") and fitted.one_based:
-        scores.append(("features", "counted from 0: x0 is index 1 of the file"))
-    print_model(fitted.model, [*scores, ("time", f"{fitted.seconds:.2f} s")])
+    path, model = fitted.options.data, fitted.model
+    print_line(f"{type(model).__name__} on {path}: {counted(n, 'sample')}, {counted(d, 'feature')}")
+    name = score_name(model)
+    more: list[tuple[str, object]] = [(f"{name}, {part}", f"{score:.6g}") for part, score in fitted.scores.items()]
+    counts_from_one = not path.is_dir() and path.suffix != ".npy" and format_of_file(path, how) == "libsvm"
+    if not hasattr(model, "feature_names_in_") and counts_from_one and not how.zero_based:
+        more.append(("features", "counted from 0: x0 is index 1 of the file"))
+    print_model(model, [*more, ("time", f"{fitted.seconds:.2f} s")])
 
 
-def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> None:
-    from levelprox import __version__
-
+def _print_json(fitted: _Fitted, warned: list[str]) -> None:
     n, d = fitted.shape
     print_json(
         {
-            "levelprox": __version__,
-            "command": "fit",
+            **heading("fit"),
             **as_document(fitted.model),
             "task": fitted.task,
             "data": {
-                "path": fitted.path,
+                "path": fitted.options.data,
                 "n_samples": n,
                 "n_features": d,
                 "n_nonzero": None if fitted.data is None else fitted.data.n_nonzero,
@@ -235,7 +364,7 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
             },
             "score": {"name": score_name(fitted.model), **fitted.scores},
             "seconds": fitted.seconds,
-            "outputs": outputs,
+            "outputs": fitted.written,
             "warnings": warned,
         }
     )
@@ -243,22 +372,13 @@ def _print_json(fitted: Fitted, outputs: dict[str, Path], warned: list[str]) -> 
 
 def _print_no_model(data: Path, warned: list[str]) -> None:
     """Print the JSON document of a fit that was interrupted before it had a model, such as with --cv."""
-    from levelprox import __version__
-
-    about = {"levelprox": __version__, "command": "fit", "status": "interrupted", "model": None}
-    print_json({**about, "data": {"path": data}, "outputs": {}, "warnings": warned})
-
-
-def _print_resume_command(checkpoint: Path | None, force: bool) -> None:
-    """Print the command line that resumes the fit, if there is a checkpoint.
-
-    With `force` it replaces the files that the interrupted fit has written.
-    """
-    if checkpoint is None or not checkpoint.exists():
-        return
-    words = [word for word in sys.argv[1:] if word not in ("--force", "--resume", "--restart")]
-    options_end = words.index("--") if "--" in words else len(words)
-    resume = ["--resume", *(["--force"] if force else [])]
-    print_notice(
-        f"levelprox: to resume: {shlex.join(['levelprox', *words[:options_end], *resume, *words[options_end:]])}"
+    print_json(
+        {
+            **heading("fit"),
+            "status": "interrupted",
+            "model": None,
+            "data": {"path": data},
+            "outputs": {},
+            "warnings": warned,
+        }
     )

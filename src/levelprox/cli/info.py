@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 import json as json_
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from levelprox.cli import _options as options
-from levelprox.cli._data import as_classes, check_input, infer_task_from_target, read_training, reading_options
+from levelprox.cli._data import (
+    as_classes,
+    check_input,
+    container_header,
+    format_of_file,
+    infer_task_from_target,
+    read,
+    reading_options,
+)
+from levelprox.cli._options import Options, between, command
 from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
 from levelprox.cli._process import Exit, printed_warnings, reading
 from levelprox.exceptions import counted
 
-_LENGTH_BYTES = 8  # before the header of a model or checkpoint
 _MAX_CLASSES_SHOWN = 20
 
 
-def info(
-    file: Annotated[
-        Path, typer.Argument(readable=False, metavar="FILE", help="A model, a checkpoint or data.", show_default=False)
-    ],
-    target: options.Target = None,
-    format: options.FileFormat = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    zero_based: options.ZeroBased = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> int:
+@command("file", "target", *between("format", "zero_based"), "json", "quiet")
+def info(options: Options) -> int:
     """Show the contents of a model, a checkpoint or a data file.
 
     [bold]levelprox info model.levelprox[/bold]
 
     For a model: parameters, features, certificate and versions. For data: shape and target.
     """
-    check_input(file)
-    how = reading_options(target, None, None, format, no_header, separator, zero_based)
-    with printed_warnings(quiet) as warned:
-        kind = _kind(file) if format is None else "data"
-        show = {"model": _model, "checkpoint": _checkpoint, "data": _data}[kind]
-        show(file, how, json, warned)
+    check_input(options.file)
+    how = reading_options(options)
+    with printed_warnings(options.quiet) as warned:
+        show = _data if options.format is not None else _kind(options.file)
+        show(options.file, how, options.json, warned)
     return Exit.OK
 
 
-def _kind(file: Path) -> str:
-    """Return "model", "checkpoint" or "data", from the header of the file."""
-    with reading(file), open(file, "rb") as opened:
-        begin = opened.read(_LENGTH_BYTES)
-        header = opened.read(min(int.from_bytes(begin, "little"), 2**20)) if opened.read(1) == b"{" else b""
+def _kind(file: Path) -> Callable[[Path, Any, bool, list[str]], None]:
+    """Return what shows a model, a checkpoint or data, by the header of the file."""
+    header = container_header(file)
     if not header:
-        return "data"
-    return "checkpoint" if b"levelprox checkpoint" in header else "model"
+        return _data
+    return _checkpoint if b"levelprox checkpoint" in header else _model
 
 
 def _model(file: Path, how: Any, json: bool, warned: list[str]) -> None:
@@ -99,10 +92,8 @@ def _run(text: str) -> dict[str, str]:
 
 
 def _data(file: Path, how: Any, json: bool, warned: list[str]) -> None:
-    from levelprox.io.data import format_of
-
-    kind = how.format or format_of(file)
-    facts = _of_table(file, kind, how) if kind in ("csv", "tsv", "parquet") else _of_matrix(read_training(file, how))
+    kind = format_of_file(file, how)
+    facts = _of_table(file, kind, how) if kind in ("csv", "tsv", "parquet") else _of_matrix(read(file, how))
     if json:
         print_json({"command": "info", "kind": "data", "format": kind, "path": file, **facts, "warnings": warned})
         return
@@ -119,16 +110,11 @@ def _of_matrix(data: Any) -> dict[str, Any]:
 
 def _of_table(file: Path, kind: str, how: Any) -> dict[str, Any]:
     """Return facts about a table; its target may be unknown."""
-    from levelprox.io.data import SEPARATORS
+    from levelprox.io.data import read_table
     from levelprox.io.table import TARGETS
-    from levelprox.io.table_readers import read_csv, read_parquet
 
     with reading(file):
-        table = (
-            read_parquet(file)
-            if kind == "parquet"
-            else read_csv(file, separator=how.separator or SEPARATORS[kind], header=how.header)
-        )
+        table = read_table(file, kind, how)
     missing = {name: table.frame[name].null_count() for name in table.names}
     target = how.target or next((name for name in TARGETS if name in table.names), None)
     columns = {name: str(kind) for name, kind in table.frame.schema.items()}

@@ -6,24 +6,24 @@ import json as json_
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from levelprox.cli import _options as options
 from levelprox.cli._data import (
     NameLookup,
     check_input,
     check_outputs,
     errors_as_bad_data,
-    read_training,
+    infer_task,
+    labels_of,
+    page_of,
+    read,
+    read_test,
     reading_options,
+    score_of,
     write_text,
 )
-from levelprox.cli._fitting import as_test_tuple, infer_task, labels_of, read_test
-from levelprox.cli._options import OUTPUT
-from levelprox.cli._output import csv_lines, is_formula, plain, print_json, print_line, print_table, score_name
-from levelprox.cli._parsing import Task
+from levelprox.cli._options import Options, Task, between, command
+from levelprox.cli._output import csv_lines, heading, is_formula, plain, print_json, print_line, print_table, score_name
 from levelprox.cli._process import (
     Exit,
     UsageError,
@@ -39,56 +39,16 @@ if TYPE_CHECKING:
     from levelprox.io.data import Data
 
 
-def path(
-    data: options.DataFile,
-    target: options.Target = None,
-    features: options.Features = None,
-    level: options.Level = None,
-    feature_cost: options.FeatureCost = None,
-    budget: options.BudgetOption = None,
-    keep: options.Keep = None,
-    loss: options.LossOption = None,
-    constraint: options.ConstraintOption = None,
-    task: options.TaskOption = None,
-    ridge: options.Ridge = None,
-    positive: options.Positive = False,
-    positive_for: options.PositiveFor = None,
-    feature_weight: options.FeatureWeight = None,
-    class_weight: options.ClassWeight = None,
-    multi_class: options.MultiClassOption = None,
-    standardize: options.Standardize = True,
-    intercept: options.Intercept = True,
-    seed: options.Seed = None,
-    drop: options.Drop = None,
-    weight: options.Weight = None,
-    categorical: options.Categorical = None,
-    impute: options.Impute = None,
-    exposure: options.Exposure = None,
-    offset: options.Offset = None,
-    test: options.Test = None,
-    format: options.FileFormat = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    zero_based: options.ZeroBased = False,
-    subsolver: options.SubsolverOption = None,
-    start: options.StartOption = None,
-    tol: options.Tol = 1e-6,
-    max_iter: options.MaxIter = 1000,
-    time_limit: options.TimeLimit = None,
-    threads_: options.Threads = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="TABLE.csv", rich_help_panel=OUTPUT, help="Write the table: .csv or .json."
-        ),
-    ] = None,
-    report: options.Report = None,
-    json: options.Json = False,
-    force: options.Force = False,
-    accept_inaccurate: options.Accept = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-) -> int:
+@command(
+    "data",
+    *between("target", "zero_based"),
+    *between("features", "seed"),
+    *between("subsolver", "threads"),
+    "out",
+    *between("report", "verbose"),
+    out=("TABLE.csv", "Write the table: .csv or .json."),
+)
+def path(options: Options) -> int:
     """Fit one model for each budget and show them in a table.
 
     [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
@@ -96,35 +56,32 @@ def path(
     Budgets are numbers of features, levels, or costs (--feature-cost with --budget 5,10,20). By default: 0, 1, 2, ...,
     10 features.
     """
-    settings = Settings.from_options(locals())
-    settings.check_choice(None)
-    if budget is not None and settings.features is not None and len(settings.features) > 1:
-        raise UsageError("with --budget give one number of --features, or none")
-    settings.check_columns(exposure, offset)
+    settings = Settings.of(options)
+    settings.check_choice()
+    settings.check_budget()
+    settings.check_columns()
+    data, test, out, report = options.data, options.test, options.out, options.report
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
     for one in filter(None, (data, test)):
         check_input(one)
-    check_outputs((out, report), (data, test), force)
-    how = reading_options(
-        target, drop, weight, format, no_header, separator, zero_based, offset, exposure, categorical, impute
-    )
-    with printed_warnings(quiet) as warned, limited_threads(threads_):
-        read = read_training(data, how)
-        chosen = infer_task(settings, read.y)
-        tested = None if test is None else read_test(test, read, how)
-        path = _Path(settings, chosen, read, tested)
+    check_outputs((out, report), (data, test), options.force)
+    how = reading_options(options)
+    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
+        training = read(data, how)
+        task = infer_task(settings, training.y)
+        path = _Path(settings, task, training, None if test is None else read_test(test, training, how))
         fits, interruption = path.fits()
         rows = path.rows(fits)
-        _print(path, rows, score_name(fits[0]), json, warned)  # before the files, which may fail
-        for one in _written(path, fits, rows, out, None if interruption else report, force):
-            if not quiet:
+        _print(path, rows, score_name(fits[0]), warned)  # before the files, which may fail
+        for one in _written(path, fits, rows, None if interruption else report):
+            if not options.quiet:
                 print_notice(f"levelprox: wrote {one}")
     if interruption is not None:
         if report is not None:
             print_notice("levelprox: the page was not written")
         raise interruption
-    return max((exit_code_of_status(int(fit.status_), accept_inaccurate) for fit in fits), default=Exit.OK)
+    return max((exit_code_of_status(int(fit.status_), options.accept_inaccurate) for fit in fits), default=Exit.OK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +113,7 @@ class _Path:
         by, budgets = ("n_features", features) if costs is None else ("budget", costs)
         if budgets is None:
             budgets = list(range(min(10, self.data.shape[1]) + 1))
-            if not self.settings.quiet:
+            if not self.settings.options.quiet:
                 print_notice(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
         done: list[Any] = []
         try:
@@ -185,41 +142,24 @@ class _Path:
             row["multiplier"] = fit.multiplier_
             for part, data in (("train", self.data), ("test", self.test)):
                 if data is not None:
-                    with errors_as_bad_data():
-                        score = fit.score(data.X, labels_of(data, self.task), data.weight, **data.more)
-                    row[f"{part}_score"] = float(score)
+                    row[f"{part}_score"] = score_of(fit, data, self.task)
             names = feature_names(fit)
             row |= {"status": str(fit.status_), "features": [names[j] for j in fit.selected_features_]}
             rows.append(row)
         return rows
 
 
-def _written(
-    path: _Path, fits: list[Any], rows: list[dict[str, Any]], out: Path | None, report: Path | None, force: bool
-) -> Iterator[Path]:
+def _written(path: _Path, fits: list[Any], rows: list[dict[str, Any]], report: Path | None) -> Iterator[Path]:
     """Write the output files; yield each of them."""
+    options = path.settings.options
+    out, force = options.out, options.force
     if out is not None:
-        text = (
-            json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if out.suffix.lower() == ".json" else _csv(rows)
-        )
+        is_json = out.suffix.lower() == ".json"
+        text = json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if is_json else _csv(rows)
         write_text(out, [text], force)
         yield out
     if report is not None:
-        from levelprox.report.page import page
-
-        data = path.data
-        text = page(
-            fits[-1],
-            data.X,
-            labels_of(data, path.task),
-            test=as_test_tuple(path.test, path.task),
-            sample_weight=data.weight,
-            fit_params=data.more or None,
-            test_params=None if path.test is None else path.test.more or None,
-            fits=fits,
-            title=data.path.name,
-        )
-        write_text(report, [text], force)
+        write_text(report, [page_of(fits[-1], path.data, path.test, path.task, fits)], force)
         yield report
 
 
@@ -239,20 +179,11 @@ def _cell(names: list[str]) -> str:
     return joined
 
 
-def _print(path: _Path, rows: list[dict[str, Any]], score: str, json: bool, warned: list[str]) -> None:
-    from levelprox import __version__
-
+def _print(path: _Path, rows: list[dict[str, Any]], score: str, warned: list[str]) -> None:
     n, d = path.data.shape
-    if json:
+    if path.settings.options.json:
         about = {"path": path.data.path, "n_samples": n, "n_features": d, "target": path.data.target_name}
-        document = {
-            "levelprox": __version__,
-            "command": "path",
-            "task": path.task,
-            "data": about,
-            "score": score,
-            "path": rows,
-        }
+        document = {**heading("path"), "task": path.task, "data": about, "score": score, "path": rows}
         print_json({**document, "warnings": warned})
         return
     names = {"n_features": "k", "n_selected": "used", "multiplier": "price", "train_score": score}

@@ -1,16 +1,14 @@
-"""levelprox predict: predictions of a model for new data."""
+"""levelprox predict and levelprox certify: a model file with data."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from levelprox.cli import _options as options
 from levelprox.cli._data import (
+    as_classes,
     check_input,
     check_outputs,
     errors_as_bad_data,
@@ -19,8 +17,8 @@ from levelprox.cli._data import (
     reading_options,
     write_text,
 )
-from levelprox.cli._options import OUTPUT
-from levelprox.cli._output import csv_lines, print_json, safe
+from levelprox.cli._options import Options, between, command
+from levelprox.cli._output import csv_lines, heading, print_json, print_line, print_table, safe
 from levelprox.cli._process import (
     CommandError,
     Exit,
@@ -31,40 +29,25 @@ from levelprox.cli._process import (
     reading,
 )
 
+if TYPE_CHECKING:
+    from levelprox.estimators import Claims
+
 _ROWS_PER_PART = 10_000  # formatted at a time
 
 
-def predict(
-    model: options.ModelFile,
-    data: options.DataFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="PREDICTIONS.csv", rich_help_panel=OUTPUT, help="By default standard output."
-        ),
-    ] = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", rich_help_panel=OUTPUT, help="Add the probability of each class.")
-    ] = False,
-    spreadsheet_safe: Annotated[
-        bool,
-        typer.Option(
-            "--spreadsheet-safe",
-            rich_help_panel=OUTPUT,
-            help="Put an apostrophe before classes that a spreadsheet would evaluate as formulas.",
-        ),
-    ] = False,
-    exposure: options.Exposure = None,
-    offset: options.Offset = None,
-    format: options.FileFormat = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    zero_based: options.ZeroBased = False,
-    threads_: options.Threads = None,
-    json: options.Json = False,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-) -> int:
+@command(
+    "model",
+    "data",
+    *between("out", "spreadsheet_safe"),
+    *between("exposure", "offset"),
+    *between("format", "zero_based"),
+    "threads",
+    "json",
+    "force",
+    "quiet",
+    out=("PREDICTIONS.csv", "By default standard output."),
+)
+def predict(options: Options) -> int:
     """Predict new data; the result is CSV with a header.
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
@@ -73,33 +56,32 @@ def predict(
     and missing values are processed as in the fit. A category that the fit has not seen gives a warning and is encoded
     as zeros.
     """
-    if json and out is not None:
+    model, data, out = options.model, options.data, options.out
+    if options.json and out is not None:
         raise UsageError("give --json or --out, not both")
-    if json and spreadsheet_safe:
+    if options.json and options.spreadsheet_safe:
         raise UsageError("--spreadsheet-safe is for CSV: give it without --json")
     for path in (model, data):
         check_input(path)
-    check_outputs((out,), (model, data), force)
-    how = reading_options(None, None, None, format, no_header, separator, zero_based, offset, exposure)
-    with printed_warnings(quiet) as warned, limited_threads(threads_):
-        fitted = restricted_to_used_features(load(model))
-        _check_columns(fitted, model, how, quiet)
-        columns = _columns(fitted, read_for_model(fitted, data, how, needs_target=False), proba)
-    if json:
-        from levelprox import __version__
-
-        print_json({"levelprox": __version__, "command": "predict", **columns, "warnings": warned})
+    check_outputs((out,), (model, data), options.force)
+    how = reading_options(options)
+    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
+        fitted = _restricted_to_used_features(_load(model))
+        _check_columns(fitted, model, how, options.quiet)
+        columns = _columns(fitted, read_for_model(fitted, data, how, needs_target=False), options.proba)
+    if options.json:
+        print_json({**heading("predict"), **columns, "warnings": warned})
     elif out is None:
-        for part in _lines(columns, spreadsheet_safe):
+        for part in _lines(columns, options.spreadsheet_safe):
             sys.stdout.write(part)
     else:
-        write_text(out, _lines(columns, spreadsheet_safe), force)
-        if not quiet:
+        write_text(out, _lines(columns, options.spreadsheet_safe), options.force)
+        if not options.quiet:
             print_notice(f"levelprox: wrote {out}")
     return Exit.OK
 
 
-def load(path: Path) -> Any:
+def _load(path: Path) -> Any:
     """Load a model file."""
     import levelprox
 
@@ -107,7 +89,7 @@ def load(path: Path) -> Any:
         return levelprox.load(path)
 
 
-def restricted_to_used_features(model: Any) -> Any:
+def _restricted_to_used_features(model: Any) -> Any:
     """Return a copy with only the features that have coefficients, if they have names: data need no others."""
     import copy
 
@@ -162,3 +144,50 @@ def _lines(columns: dict[str, Any], spreadsheet_safe: bool) -> Iterator[str]:
         if spreadsheet_safe:
             parts = [[safe(cell) for cell in part] for part in parts]
         yield csv_lines(zip(*parts, strict=True))
+
+
+@command(
+    "model",
+    "data",
+    "target",
+    "weight",
+    *between("exposure", "offset"),
+    *between("format", "zero_based"),
+    "prove",
+    "threads",
+    "json",
+    "quiet",
+)
+def certify(options: Options) -> int:
+    """Recompute the certificate of a model from the data and compare it with the file.
+
+    [bold]levelprox certify model.levelprox train.csv --target price[/bold]
+
+    The exit code is 0 if every examined claim holds, else 4.
+    """
+    model, data = options.model, options.data
+    for path in (model, data):
+        check_input(path)
+    how = reading_options(options)
+    from levelprox import certify_model
+
+    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
+        fitted = _load(model)
+        read = read_for_model(fitted, data, how, needs_target=True, quiet=True)
+        y: Any = as_classes(read.y) if hasattr(fitted, "classes_") and read.y is not None else read.y
+        with errors_as_bad_data():
+            X = features_for_model(fitted, read)
+            found = certify_model(fitted, X, y, read.weight, prove=options.prove, **read.more)
+    if options.json:
+        print_json({**heading("certify"), "model": model, "data": data, **found.as_dict(), "warnings": warned})
+    else:
+        _print_claims(model, found)
+    return Exit.OK if found.hold else Exit.FAILED
+
+
+def _print_claims(model: Path, found: Claims) -> None:
+    print_line(str(found).splitlines()[0])  # the line about the data
+    print_table(["claim", "in the file", "from the data", ""], [one.words for one in found.claims])
+    verdict = "every claim that was examined holds" if found.hold else "NOT every claim holds"
+    rest = f"; not examined: {', '.join(found.not_examined)}" if found.not_examined else ""
+    print_line(f"{model}: {verdict}{rest}.")

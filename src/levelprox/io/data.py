@@ -17,8 +17,7 @@ from levelprox.io.arrays import read_npz
 from levelprox.io.libsvm import read_libsvm
 from levelprox.io.opened import shown
 from levelprox.io.preprocessing import Impute, Preprocessing, texts
-from levelprox.io.table import Table, listed
-from levelprox.io.table_readers import read_csv, read_parquet
+from levelprox.io.table import Table, listed, read_csv, read_parquet
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
 
@@ -49,7 +48,7 @@ class Data:
     X : ndarray, csr_array, csc_array or polars.DataFrame of shape (n_samples, n_features)
         A frame where columns have names.
     y : ndarray of shape (n_samples,), optional
-        Numbers, truth values or words; None where none was asked for.
+        Numbers, truth values or words; None if none was requested.
     feature_names : list of str, optional
     target_name : str, optional
         The column that y was.
@@ -151,7 +150,7 @@ class Reading:
 
     @property
     def text(self) -> Sequence[str]:
-        """Columns that are read as text, whatever they look like: 01 is not 1."""
+        """Columns that are read as text in any case: 01 is not 1."""
         if self.preprocessing is not None:
             return self.preprocessing.categorical
         return () if self.categorical == "auto" else self.categorical
@@ -233,14 +232,17 @@ def read_data(
     elif kind == "npz":
         data = _npz(path, needs_target, how)
     else:
-        table = (
-            read_parquet(path)
-            if kind == "parquet"
-            else read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
-        )
+        table = read_table(path, kind, how)
         data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
     _check_width(data, features)
     return data
+
+
+def read_table(path: str | os.PathLike[str], kind: str, how: Reading) -> Table:
+    """Read a CSV, TSV or Parquet file with all its columns."""
+    if kind == "parquet":
+        return read_parquet(path)
+    return read_csv(path, separator=how.separator or SEPARATORS[kind], header=how.header, text=how.text)
 
 
 def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, how: Reading) -> Data:
@@ -328,7 +330,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
 
 
 def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing | None:
-    """Categories and fill values, where they are asked for; None where there is nothing to prepare."""
+    """Categories and fill values, if requested; None if there is nothing to prepare."""
     if how.categorical == "auto":
         categorical = [name for name in names if table.is_text(name)]
         for name in categorical:

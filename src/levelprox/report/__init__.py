@@ -1,13 +1,13 @@
-"""Reports for people: displays, summaries, HTML pages and progress."""
+"""Reports: displays, summaries, HTML pages and progress."""
 
 from levelprox.report._convergence_display import ConvergenceDisplay
 from levelprox.report._cv_display import CVDisplay
 from levelprox.report._path_display import PathDisplay
-from levelprox.report.html import certificate_html
 from levelprox.report.model_summary import ModelSummary
 from levelprox.report.page import page, write_page
 from levelprox.report.progress import ProgressLine
 from levelprox.report.stability import Stability, StabilityDisplay
+from levelprox.report.tables import certificate_html
 
 __all__ = [
     "CVDisplay",

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.report._drawing import COLOURS, GREY, INK, new_axes, note, whole_numbers
+from levelprox.report._drawing import COLOURS, GREY, INK, label_x, new_axes, note
 from levelprox.report.fitted import check_ours
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
@@ -64,7 +64,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted.
         ax : matplotlib Axes, or two of them; optional
         **options
@@ -112,9 +112,8 @@ class ConvergenceDisplay:
         self.lines_ = [self._psi(panels[0], t, bool(levels), line_kw or {})]
         if levels and len(panels) == 2:
             self.lines_.append(self._kkt(panels[1], t, np.array([record.kkt for record in levels]), line_kw or {}))
-        panels[-1].set_xlabel({"seconds": "Seconds", "steps": _step_name(bool(levels))}[against], color=INK)
-        if against == "steps":
-            whole_numbers(panels[-1])
+        steps = "Outer steps" if levels else "Improvements of the best fit"
+        label_x(panels[-1], "Seconds" if against == "seconds" else steps, whole=against == "steps")
         self.ax_ = panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
         self.figure_ = panels[0].figure
         return self
@@ -153,18 +152,6 @@ class ConvergenceDisplay:
         panel.set_ylabel("KKT residual", color=INK)
         if self.tol:
             panel.axhline(self.tol, color=GREY, lw=0.9, ls=(0, (4, 3)), zorder=1)
-            panel.annotate(
-                f"tol {self.tol:.0e}",
-                (1, self.tol),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8.5,
-                color=GREY,
-            )
+            at_the_right: Any = ("axes fraction", "data")
+            note(panel, f"tol {self.tol:.0e}", 1, self.tol, GREY, xycoords=at_the_right, xytext=(0, 3), ha="right")
         return line
-
-
-def _step_name(levels: bool) -> str:
-    return "Outer steps" if levels else "Improvements of the best fit"

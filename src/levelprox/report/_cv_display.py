@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
-from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, new_axes, room_for_labels, whole_numbers
+from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, label_x, new_axes, room_for_labels
 from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
 
 _BLUE, _ORANGE = COLOURS[:2]
@@ -195,10 +195,8 @@ class CVDisplay:
             panel.legend(handles=[self.diverging_], frameon=False, fontsize="small", labelcolor=INK)
         panel.margins(x=0.03)
         self._mark(panel, before)
-        panel.set_xlabel(label_of(self.by), color=INK)
+        label_x(panel, label_of(self.by), whole=self.by == "n_features")
         panel.set_ylabel(self.score_name, color=INK)
-        if self.by == "n_features":
-            whole_numbers(panel)
         self.ax_, self.figure_ = panel, panel.figure
         return self
 
@@ -247,7 +245,7 @@ class CVDisplay:
 
 
 def _span(values: Vector) -> tuple[float, float]:
-    """Return the least and greatest finite value, widened if they are equal."""
+    """Return the least and greatest finite value, apart if they are equal."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))

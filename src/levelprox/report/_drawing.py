@@ -43,23 +43,20 @@ def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, floa
         if len(panels) not in (1, len(heights)):
             raise InvalidInputError(f"ax must be one Axes or {len(heights)} of them, got {len(panels)}")
     for panel in panels:
-        _plain(panel)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["left", "bottom"]].set_color(GREY)
+        panel.tick_params(colors=INK, length=3)
+        panel.grid(False)
     return panels
 
 
-def _plain(panel: Any) -> None:
-    """Remove the upper and right spine and the grid."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.spines[["left", "bottom"]].set_color(GREY)
-    panel.tick_params(colors=INK, length=3)
-    panel.grid(False)
-
-
-def whole_numbers(panel: Any) -> None:
-    """Put the ticks of the x axis at whole numbers only."""
+def label_x(panel: Any, text: str, whole: bool) -> None:
+    """Label the x axis; if `whole`, put its ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+    panel.set_xlabel(text, color=INK)
+    if whole:
+        panel.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
 
 
 def note(panel: Any, text: str, x: float, y: float, colour: str, **options: Any) -> Any:
@@ -88,22 +85,17 @@ def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Seque
     inches = panel.get_position().height * panel.figure.get_size_inches()[1]
     placed = spread(heights, 1.35 * SMALL / 72 / inches)
     leader = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+    options: Any = {
+        "xycoords": "axes fraction",
+        "textcoords": "axes fraction",
+        "va": "center",
+        "annotation_clip": False,
+    }
     texts = []
     for name, height, place, colour in zip(names, heights, placed, colours, strict=True):
+        arrow = {**leader, "color": colour}
         texts.append(
-            panel.annotate(
-                shortened(name),
-                (1.0, height),
-                xytext=(1.025, place),
-                xycoords="axes fraction",
-                textcoords="axes fraction",
-                color=colour,
-                fontsize=SMALL,
-                va="center",
-                ha="left",
-                annotation_clip=False,
-                arrowprops={**leader, "color": colour},
-            )
+            note(panel, shortened(name), 1.0, height, colour, xytext=(1.025, place), arrowprops=arrow, **options)
         )
     return texts
 
@@ -115,7 +107,7 @@ def spread(places: ArrayLike, apart: float) -> np.ndarray[Any, np.dtype[np.float
     """
     wanted = np.asarray(places, np.float64)
     order = np.argsort(wanted, kind="stable")
-    blocks: list[tuple[float, int]] = []  # mean of (wanted − offset within the block), size
+    blocks: list[tuple[float, int]] = []  # mean of (requested − offset within the block), size
     for place in wanted[order]:
         mean, size = float(place), 1
         while blocks and blocks[-1][0] + blocks[-1][1] * apart > mean:
@@ -187,19 +179,15 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
     ]
     _, rank, inner = max(choices)
     texts = []
-    for i, mark in enumerate(marks):
-        side = _SIDES[-rank] if i == inner else _widest(places[i], widths[i])
+    for i, (mark, place, share) in enumerate(zip(marks, places, widths, strict=True)):
+        # The outer row takes the side with the most room.
+        side = _SIDES[-rank] if i == inner else max(_SIDES, key=lambda side: _room(side, place, share, None))
         row = len(marks) - 1 if i == inner else 0
         start = None  # if the label fits on no side: aligned with an edge of the axes
         if _room(side, places[i], widths[i], None) < 0:
             start = min(max(places[i] - widths[i] / 2, 0.0), max(1 - widths[i], 0.0))
         texts.append(_write(panel, mark, side, row, below, start))
     return texts
-
-
-def _widest(place: float, width: float) -> str:
-    """Return the side with the most room."""
-    return max(_SIDES, key=lambda side: _room(side, place, width, None))
 
 
 def _room(side: str, place: float, width: float, other: float | None) -> float:

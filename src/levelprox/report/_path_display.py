@@ -18,12 +18,13 @@ from levelprox.report._drawing import (
     INK,
     PALE,
     SMALL,
+    label_x,
     largest,
     name_lines,
     new_axes,
+    note,
     shortened,
     where_used,
-    whole_numbers,
 )
 from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure, label_of
 from levelprox.subset.result import Exchanges
@@ -127,7 +128,7 @@ class PathDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted or not; it is not changed. If it has chosen a budget, the choice is marked.
         X, y, sample_weight
             Data of the fits.
@@ -172,7 +173,7 @@ class PathDisplay:
         path : levelprox.Path
             Path of models with one coefficient for each feature.
         feature_names : sequence of str, optional
-            Names of all coefficients, or of all but the last, which is then an intercept and not drawn.
+            Names of all coefficients, or of all except the last, which is then an intercept and not drawn.
         ax : matplotlib Axes, optional
         **options
             As in `plot`.
@@ -229,9 +230,7 @@ class PathDisplay:
             panels[1].set_ylabel("Loss", color=INK)
         for panel in panels:
             panel.margins(x=0.0)
-        panels[-1].set_xlabel(label_of(self.by), color=INK)
-        if self.by == "n_features":
-            whole_numbers(panels[-1])
+        label_x(panels[-1], label_of(self.by), whole=self.by == "n_features")
         self.ax_ = top if len(panels) == 1 else np.array(panels, dtype=object)
         self.figure_ = top.figure
         return self
@@ -273,18 +272,8 @@ class PathDisplay:
         limits = panel.get_xlim()
         self.chosen_line_ = panel.axvline(self.chosen, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1.5)
         panel.set_xlim(limits)
-        panel.annotate(
-            f"chosen: {self.chosen:.6g}",
-            (self.chosen, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=SMALL,
-            color=INK,
-            annotation_clip=False,
-        )
+        above: Any = {"xycoords": ("data", "axes fraction"), "xytext": (0, 2), "ha": "center", "va": "bottom"}
+        note(panel, f"chosen: {self.chosen:.6g}", self.chosen, 1.0, INK, annotation_clip=False, **above)
         if features:
             legend = panel.legend(
                 [self.lines_[j] for j in features],

@@ -1,12 +1,8 @@
-"""Facts about fitted estimators as text: names, axes, scores, the certificate, tables."""
+"""Facts about fitted estimators as text: names, axes, scores, the certificate."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -60,114 +56,6 @@ def name_and_sign(scoring: Any) -> tuple[str, float]:
     name = getattr(getattr(scoring, "_score_func", scoring), "__name__", "<none>")
     sign = -1.0 if getattr(scoring, "_sign", 1) < 0 else 1.0
     return f"{'Loss' if sign < 0 else 'Score'} {_OF}" if name.startswith("<") else f"{name} {_OF}", sign
-
-
-_LINE_LENGTH = 118  # characters
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    name : str
-    cells : sequence of str
-        One cell for each row.
-    number : bool
-        Whether the cells are aligned to the right.
-    is_html : bool
-        Whether the cells are HTML, not text to escape.
-    """
-
-    name: str
-    cells: Sequence[str]
-    number: bool = True
-    is_html: bool = False
-
-    @property
-    def html(self) -> list[str]:
-        """Cells as HTML."""
-        return list(self.cells) if self.is_html else [escape(cell) for cell in self.cells]
-
-
-def as_text(columns: Sequence[Column], indent: str = "") -> str:
-    """Return a table as text, with a header."""
-    aligned = [_aligned(column) for column in columns]
-    return "\n".join((indent + "  ".join(row)).rstrip() for row in zip(*aligned, strict=True))
-
-
-def _aligned(column: Column) -> list[str]:
-    cells = [column.name, *column.cells]
-    width = max(map(len, cells))
-    return [cell.rjust(width) if column.number else cell.ljust(width) for cell in cells]
-
-
-def as_html(columns: Sequence[Column]) -> str:
-    """Return a table as HTML; text is escaped."""
-    kinds = [' class="number"' if column.number else "" for column in columns]
-    head = "".join(f"<th{kind}>{escape(column.name)}</th>" for kind, column in zip(kinds, columns, strict=True))
-    rows = zip(*(column.html for column in columns), strict=True)
-    body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def titled_text(tables: Sequence[tuple[str, Sequence[Column]]]) -> list[str]:
-    """Return tables as text, each below its title."""
-    return [f"{title}\n{as_text(columns)}" if title else as_text(columns) for title, columns in tables]
-
-
-def titled_html(tables: Sequence[tuple[str, Sequence[Column]]]) -> str:
-    """Return tables as HTML, each below its title."""
-    return "".join(
-        f'<div class="features">{f"<div>{escape(title)}</div>" if title else ""}{as_html(columns)}</div>'
-        for title, columns in tables
-    )
-
-
-def facts_as_text(facts: Sequence[tuple[str, str]]) -> str:
-    """Return names and texts in two columns."""
-    width = max((len(name) for name, _ in facts), default=0)
-    return "\n".join(
-        textwrap.fill(text, _LINE_LENGTH, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
-        for name, text in facts
-    )
-
-
-def facts_as_html(facts: Sequence[tuple[str, str]]) -> str:
-    """Return names and texts as an HTML table."""
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
-    return f"<table><tbody>{rows}</tbody></table>"
-
-
-def notes_as_text(notes: Sequence[str]) -> str:
-    """Return notes as a list in wrapped lines."""
-    return "\n".join(textwrap.fill(note, _LINE_LENGTH, initial_indent="- ", subsequent_indent="  ") for note in notes)
-
-
-def notes_as_html(notes: Sequence[str]) -> str:
-    """Return notes as HTML."""
-    return "".join(f'<div class="more">{escape(note)}</div>' for note in notes)
-
-
-def data_frame(columns: Mapping[str, Any]) -> Any:
-    """Return columns as a pandas DataFrame; raise ImportError without pandas."""
-    try:
-        from pandas import DataFrame  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ImportError("to_frame() needs pandas: pip install pandas") from error
-    return DataFrame(dict(columns))
-
-
-def cut(name: str, longest: int = 32) -> str:
-    """Return a name on one line, cut if it is long."""
-    name = " ".join(name.split()) if any(sign.isspace() and sign != " " for sign in name) else name
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
-
-_MAX_LINES, _MAX_CLASSES = 20, 8  # in repr of an estimator
 
 
 def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
@@ -246,8 +134,12 @@ def by_size(estimator: Any) -> Features:
 def certificate_words(estimator: Any) -> list[tuple[str, str]]:
     """Return the facts about a fit as (name, text); the reason comes first if it did not succeed."""
     ended = [] if estimator.status_.success else [("why it ended", str(estimator.message_))]
+    return [*ended, *fit_words(estimator)]
+
+
+def fit_words(estimator: Any) -> list[tuple[str, str]]:
+    """Return the budget, the loss, the optimality and the shadow price of a fit as (name, text)."""
     return [
-        *ended,
         ("budget", budget_words(estimator)),
         ("loss", f"{estimator.certificate_.psi:.6g}"),
         *ridge_words(estimator),
@@ -260,26 +152,6 @@ def ridge_words(estimator: Any) -> list[tuple[str, str]]:
     """Return the fact about the ridge, if there is one."""
     ridge = getattr(estimator, "ridge_", 0.0)
     return [("ridge", f"{ridge:.3g}; the loss includes its penalty")] if ridge else []
-
-
-def fitted_words(estimator: Any) -> list[str]:
-    """Return lines of text about a fitted estimator: its largest coefficients and its message."""
-    coef, order = np.atleast_2d(estimator.coef_), by_size(estimator)
-    shown = order if order.size <= _MAX_LINES else order[: _MAX_LINES - 1]
-    several = coef.shape[0] > 1
-    labels = [cut(str(label), 16) for label in estimator.classes_[:_MAX_CLASSES]] if several else ["coefficient"]
-    intercept = np.atleast_1d(estimator.intercept_)
-    columns = [Column("feature", [*(cut(feature_name(estimator, j)) for j in shown), "(intercept)"], False)]
-    columns += [
-        Column(label, [*(f"{coef[k, j]:.4g}" for j in shown), f"{intercept[k]:.4g}"]) for k, label in enumerate(labels)
-    ]
-    *lines, last = as_text(columns, "  ").split("\n")
-    if shown.size < order.size:
-        lines.append(f"  and {order.size - shown.size} more features")
-    more = [last]
-    if several and coef.shape[0] > len(labels):
-        more.append(f"  and coefficients of {counted(coef.shape[0] - len(labels), 'more class', 'more classes')}")
-    return [*lines, *more, *([str(estimator.message_)] if hasattr(estimator, "message_") else [])]
 
 
 def budget_words(estimator: Any) -> str:

@@ -13,23 +13,19 @@ import numpy as np
 from levelprox.exceptions import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
 from levelprox.report import fitted
-from levelprox.report._summary_tables import rows_left_out, summary_tables
-from levelprox.report.fitted import (
-    budget_words,
-    by_size,
+from levelprox.report.fitted import budget_words, by_size, feature_name, name_and_sign, price_words, ridge_words
+from levelprox.report.tables import (
+    card,
     data_frame,
     facts_as_html,
     facts_as_text,
-    feature_name,
-    name_and_sign,
     notes_as_html,
     notes_as_text,
-    price_words,
-    ridge_words,
+    rows_left_out,
+    summary_tables,
     titled_html,
     titled_text,
 )
-from levelprox.report.html import STYLE
 from levelprox.subset.result import SubsetCertificate
 
 #: A swap is near-equal if it raises the loss by at most this fraction.
@@ -197,12 +193,9 @@ class ModelSummary:
         return "\n\n".join([*parts, *rows_left_out(self), *([notes_as_text(self.notes)] if self.notes else [])])
 
     def _repr_html_(self) -> str:
-        tables = titled_html(summary_tables(self))
-        more = notes_as_html(rows_left_out(self))
-        return (
-            f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
-            f'{facts_as_html(self.facts)}{tables}{more}<div class="features">{notes_as_html(self.notes)}</div></div>'
-        )
+        tables = titled_html(summary_tables(self)) + notes_as_html(rows_left_out(self))
+        notes = f'<div class="features">{notes_as_html(self.notes)}</div>'
+        return card(escape(self.title), facts_as_html(self.facts), tables, notes)
 
 
 def summary_of(
@@ -218,7 +211,7 @@ def summary_of(
 
     Parameters
     ----------
-    model : SparseClassifier, SparseRegressor or one of their CV twins
+    model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
         Fitted.
     kept : collection of int
         Features that do not count towards the budget.

@@ -6,7 +6,6 @@ import shutil
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
@@ -108,6 +107,13 @@ class Line:
             self.stream = None
 
 
+def paced_line(stream: TextIO | None) -> Line:
+    """Return a line that is written less often to streams that are no terminal."""
+    line = Line(stream)
+    line.every = _TERMINAL_SECONDS if is_terminal(line.stream) else _OTHER_SECONDS
+    return line
+
+
 class ProgressLine(Line):
     """Print the progress of a run: the callback for `solve` and `best_subset`.
 
@@ -151,26 +157,6 @@ _TERMINAL_HEARTBEAT_SECONDS, _OTHER_HEARTBEAT_SECONDS = 1.0, 10.0  # without a s
 _SHOWN: list[Progress] = []  # nested; the last one is the innermost
 
 
-class Progress(ABC):
-    """Progress of one run, or of a number of work items."""
-
-    @abstractmethod
-    def step(self, record: Record | SubsetRecord, used: str = "") -> None:
-        """Show a step of a run; `used` is text about the nonzero coefficients, if known."""
-
-    @abstractmethod
-    def advance(self) -> None:
-        """Count one more finished work item."""
-
-    @abstractmethod
-    def aside(self, text: str) -> None:
-        """Show what happens between two steps."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the display."""
-
-
 @contextmanager
 def showing(title: str, total: int | None = None, what: str = "", stream: TextIO | None = None) -> Iterator[Progress]:
     """Show progress until the block ends.
@@ -205,8 +191,7 @@ class Passes:
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
-        self.title, self.line = title, Line(stream)
-        self.line.every = _TERMINAL_SECONDS if is_terminal(self.line.stream) else _OTHER_SECONDS
+        self.title, self.line = title, paced_line(stream)
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """Show how many chunks of a pass are done."""
@@ -219,7 +204,7 @@ class Passes:
             self.line.close()
 
 
-class Lines(Progress):
+class Lines:
     """Progress in lines of text.
 
     Parameters
@@ -230,20 +215,15 @@ class Lines(Progress):
 
     def __init__(self, title: str, total: int | None, what: str, stream: TextIO | None = None) -> None:
         self.title, self.total, self.what = title, total, what
-        self.line = Line(stream)
-        self.line.every = _TERMINAL_SECONDS if is_terminal(self.line.stream) else _OTHER_SECONDS
+        self.line, self.text = paced_line(stream), title
         self.began, self.done = time.monotonic(), 0
-        self.text = title
         self._lock, self._ended, self._shown = threading.Lock(), threading.Event(), 0
-        self._heartbeat_seconds = (
-            _TERMINAL_HEARTBEAT_SECONDS if is_terminal(self.line.stream) else _OTHER_HEARTBEAT_SECONDS
-        )
         threading.Thread(target=self._beat, name="levelprox-progress", daemon=True).start()
 
     def _beat(self) -> None:
         """Print a line if no step was reported for a while."""
-        before = 0
-        while not self._ended.wait(self._heartbeat_seconds):
+        before, on_terminal = 0, is_terminal(self.line.stream)
+        while not self._ended.wait(_TERMINAL_HEARTBEAT_SECONDS if on_terminal else _OTHER_HEARTBEAT_SECONDS):
             if self._shown == before:
                 self._show(f"{self.text}  (still running, {time.monotonic() - self.began:.0f} s)")
             before = self._shown
@@ -255,13 +235,16 @@ class Lines(Progress):
                 self.line.show(text)
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
+        """Show a step of a run; `used` is text about the nonzero coefficients, if known."""
         self.text = f"{self.title}  {in_words(record, used)}"
         self._show(self.text)
 
     def aside(self, text: str) -> None:
+        """Show what happens between two steps."""
         self._show(f"{self.text}  ({text})")
 
     def advance(self) -> None:
+        """Count one more finished work item."""
         self.done += 1
         spent = time.monotonic() - self.began
         left = spent * (self.total / self.done - 1) if self.total else 0.0
@@ -271,12 +254,13 @@ class Lines(Progress):
         self._show(self.text)
 
     def close(self) -> None:
+        """End the display."""
         with self._lock:
             self._ended.set()
             self.line.close()
 
 
-class RichBar(Progress):
+class RichBar:
     """Progress as a bar that disappears at the end.
 
     Parameters
@@ -304,18 +288,22 @@ class RichBar(Progress):
         self.bar.start()
 
     def step(self, record: Record | SubsetRecord, used: str = "") -> None:
+        """Show a step of a run; `used` is text about the nonzero coefficients, if known."""
         part = record.done if isinstance(record, SubsetRecord) else None
         self.bar.tasks[0].total = None if part is None else 1.0  # update() ignores None
         self._update(completed=part or 0.0, state=in_words(record, used), aside="")
 
     def aside(self, text: str) -> None:
+        """Show what happens between two steps."""
         self._update(aside=text)
 
     def advance(self) -> None:
+        """Count one more finished work item."""
         self.done += 1
         self._update(completed=self.done, state=f"{self.done} of {self.total} {self.what}")
 
     def close(self) -> None:
+        """End the display."""
         with suppress(Exception):  # a closed terminal may raise anything
             self.bar.stop()
 
@@ -339,3 +327,7 @@ def _rich_bar(title: str, total: int | None, what: str, stream: TextIO | None) -
         return RichBar(console, title, total, what)
     except Exception:  # LiveError of rich if there is another bar, or a closed terminal
         return None
+
+
+#: Progress of one run, or of a number of work items.
+Progress = Lines | RichBar

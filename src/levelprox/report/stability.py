@@ -13,9 +13,17 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import Features, Vector
 from levelprox.exceptions import InvalidInputError, counted
-from levelprox.report._drawing import COLOURS, GREY, INK, PALE, SMALL, new_axes, shortened
-from levelprox.report.fitted import Column, cut, data_frame, notes_as_html, notes_as_text, titled_html, titled_text
-from levelprox.report.html import STYLE
+from levelprox.report._drawing import COLOURS, INK, PALE, SMALL, new_axes, note, shortened
+from levelprox.report.tables import (
+    Column,
+    card,
+    cut,
+    data_frame,
+    notes_as_html,
+    notes_as_text,
+    titled_html,
+    titled_text,
+)
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
 _BAR = 20  # characters of a full bar
@@ -136,10 +144,8 @@ class Stability:
         return "\n\n".join([self.title, *titled_text(self._tables(False)), notes_as_text(self._sentences())])
 
     def _repr_html_(self) -> str:
-        return (
-            f'<style>{STYLE}</style><div class="levelprox-card" style="max-width:72em"><div>{escape(self.title)}</div>'
-            f'{titled_html(self._tables(True))}<div class="features">{notes_as_html(self._sentences())}</div></div>'
-        )
+        notes = f'<div class="features">{notes_as_html(self._sentences())}</div>'
+        return card(escape(self.title), titled_html(self._tables(True)), notes)
 
     def _tables(self, as_page: bool) -> list[tuple[str, list[Column]]]:
         order = self.order[:_MOST_FEATURES]
@@ -303,7 +309,7 @@ class StabilityDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted.
         X, y, n_resamples, fraction, random_state, n_jobs
             As in `estimator.stability`.
@@ -340,35 +346,23 @@ class StabilityDisplay:
         order = np.argsort(-self.frequencies, kind="stable")[:most]
         (panel,) = new_axes(ax, size=(7.0, _INCHES_BESIDES + _INCH_FOR_A_BAR * max(order.size, 4)))
         share, own = self.frequencies[order], self.in_model[order]
-        places = np.arange(order.size)
         style = {"height": 0.68, "color": [_BLUE if one else PALE for one in own], **(bar_kw or {})}
-        self.bars_ = panel.barh(places, share, **style)
+        self.bars_ = panel.barh(np.arange(order.size), share, **style)
         self.labels_ = [
-            panel.annotate(
-                f"{100 * one:.0f} %",
-                (one, place),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=SMALL,
-                color=INK,
-                annotation_clip=False,
-            )
-            for one, place in zip(share, places, strict=True)
+            note(panel, f"{100 * one:.0f} %", one, place, INK, xytext=(4, 0), va="center", annotation_clip=False)
+            for place, one in enumerate(share)
         ]
-        panel.set_yticks(places, [shortened(self.feature_names[j]) for j in order])
+        panel.set_yticks(np.arange(order.size), [shortened(self.feature_names[j]) for j in order])
         for text, mine in zip(panel.get_yticklabels(), own, strict=True):
             text.set_color(_BLUE if mine else INK)
         panel.invert_yaxis()
         panel.set_xlim(0.0, 1.0)
         panel.set_xticks(np.linspace(0, 1, 6), [f"{100 * one:.0f} %" for one in np.linspace(0, 1, 6)])
         panel.tick_params(axis="y", length=0)
-        panel.spines["left"].set_color(GREY)
         whole = "subsamples" if self.n_resamples is None else f"{self.n_resamples} subsamples"
         panel.set_xlabel(f"Share of {whole} from which the feature is selected", color=INK)
         if np.any(own) and not np.all(own):
-            left = self.frequencies.size - order.size
-            self._legend(panel, left)
+            self._legend(panel, self.frequencies.size - order.size)
         self.ax_, self.figure_ = panel, panel.figure
         return self
 

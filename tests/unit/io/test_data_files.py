@@ -17,7 +17,7 @@ from levelprox import SparseRegressor
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.arrays import read_npz
 from levelprox.io.data import Reading, format_of, read_data
-from levelprox.io.table_readers import read_csv
+from levelprox.io.table import read_csv
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 3))

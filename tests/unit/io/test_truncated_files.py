@@ -11,8 +11,8 @@ import os
 import numpy as np
 import pytest
 
-from levelprox.cli import _fitting, _partitions
-from levelprox.cli._parsing import Task
+from levelprox.cli import _partitions, _remote_data
+from levelprox.cli._options import Options, Task
 from levelprox.cli._settings import Settings
 from levelprox.exceptions import BackendError
 from levelprox.io.data import Reading
@@ -208,15 +208,14 @@ def test_a_part_of_a_text_that_is_cut_short(tmp_path, monkeypatch):
 
 
 def test_a_file_that_changes_between_the_two_reads_of_a_stream(tmp_path, monkeypatch):
-    path, surveyed = _written(tmp_path, "svm"), _fitting._scan_labels
+    path, surveyed = _written(tmp_path, "svm"), _remote_data._scan_labels
 
     def changed(*args):
         found = surveyed(*args)
         path.write_text("\n".join(path.read_text().splitlines()[:-500]) + "\n")
         return found
 
-    monkeypatch.setattr(_fitting, "_scan_labels", changed)
-    more = {"standardize": True, "intercept": True, "tol": 1e-6, "max_iter": 100, "time_limit": None, "seed": None}
-    settings = Settings.of("2", None, None, None, task=Task.REGRESSION, quiet=True, verbose=False, **more)
+    monkeypatch.setattr(_remote_data, "_scan_labels", changed)
+    settings = Settings.of(Options(features="2", task=Task.REGRESSION, max_iter=100, quiet=True))
     with pytest.raises(BackendError, match=r"X\.svm: the file had"):
-        _fitting.fit_stream(path, 500, settings, Reading(), lambda labels: Task.REGRESSION)
+        _remote_data.fit_stream(path, 500, settings, Reading(), lambda labels: Task.REGRESSION)
