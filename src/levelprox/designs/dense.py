@@ -125,22 +125,94 @@ _DEVICES = ("torch", "cupy", "cupyx")
 
 
 def library_of(X: object) -> str:
-    """Return the name of the package that X is of."""
+    """Return the name of the package of X's type.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    str
+        Such as "numpy", "scipy", "dask" or "torch".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.library_of(np.ones(2))
+    'numpy'
+    """
     return type(X).__module__.split(".")[0]
 
 
 def is_dask(X: object) -> bool:
-    """Return whether X is an array or a dataframe of Dask."""
+    """Return whether X is an array or a dataframe of Dask.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_dask(np.ones(2))
+    False
+    """
     return library_of(X) in _DASK
 
 
 def is_on_device(X: object) -> bool:
-    """Return whether X is a tensor of torch or an array of cupy."""
+    """Return whether X is a tensor of torch or an array of cupy.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_on_device(np.ones(2))
+    False
+    """
     return library_of(X) in _DEVICES
 
 
 def is_remote(X: object) -> bool:
-    """Return whether X is not an array of this process: Dask's, a device's, or in files (`Chunked`)."""
+    """Return whether X is outside the memory of this process: of Dask, on a device, or in files (`Chunked`).
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for arrays in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_remote(np.ones((2, 2)))
+    False
+    """
     return library_of(X) in (*_DASK, *_DEVICES) or getattr(X, "is_chunked", False) is True
 
 
