@@ -16,6 +16,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
 from levelprox.certificate import Certificate, assemble, certify, not_examined
+from levelprox.certificate.degenerate import degenerate_level
 from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
 from levelprox.methods import Ending, Stop
 from levelprox.methods.lcpp import surrogate_used
@@ -23,7 +24,6 @@ from levelprox.methods.negligible import without_negligible
 from levelprox.objectives.user import Declared
 from levelprox.problem import Problem
 from levelprox.result import Result, Status, StopReason
-from levelprox.theory import degenerate_level
 from levelprox.theory.approximate_kkt import nearby_kkt
 
 if TYPE_CHECKING:
