@@ -76,7 +76,8 @@ class Solution:
         return np.asarray(self.x.todense(), np.float64).ravel()
 
 
-Found = tuple[list[tuple[Problem, Solution]], int]  # with the passes over all features that it took
+Reached = list[tuple[Problem, Solution]]
+Found = tuple[Reached, int]  # with the passes over all features that it took
 
 
 class PathFollowing(Method["list[Solution | None]"]):
@@ -241,7 +242,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         return known is None or solution.psi < known.psi - LOWER_SHARE * abs(known.psi)
 
 
-class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
+class LevelByLevel(Method[Reached]):
     """For objectives without second-order models: each level is warm-started, and solved again by continuation.
 
     Parameters
@@ -255,16 +256,14 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
     def __init__(self, tol: float, start: str) -> None:
         self.tol, self.start = tol, start
 
-    def init(self, problem: list[Problem], ctx: Context) -> list[tuple[Problem, Solution]]:
+    def init(self, problem: list[Problem], ctx: Context) -> Reached:
         """Take the problems, the same one at rising levels."""
         self.problems, self.ctx = problem, ctx
-        self.found: list[tuple[Problem, Solution]] = []
+        self.found: Reached = []
         self.n_grad = 0
         return self.found
 
-    def steps(
-        self, state: list[tuple[Problem, Solution]], ctx: Context
-    ) -> Generator[list[tuple[Problem, Solution]], None, None]:
+    def steps(self, state: Reached, ctx: Context) -> Generator[Reached, None, None]:
         """Solve one level after another."""
         for problem in self.problems:
             ctx.check()
@@ -273,7 +272,7 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
             self.found.append((problem, solution))
             yield self.found
 
-    def finish(self, state: list[tuple[Problem, Solution]], status: Status, ctx: Context) -> Found:
+    def finish(self, state: Reached, status: Status, ctx: Context) -> Found:
         """Return the levels that were reached, and the gradient passes."""
         if status is Status.INTERRUPTED and not self.found:
             raise KeyboardInterrupt
@@ -324,9 +323,8 @@ class Candidates:
 
     def __init__(self, how: SolverOptions, tolerance: float) -> None:
         self.how, self.tolerance = how, tolerance
-        self.features: Features = np.empty(0, np.intp)
+        self.features, self.settled = np.empty(0, np.intp), np.empty(0, np.intp)
         self.swaps: SwapSearch | None = None
-        self.settled: Features = np.empty(0, np.intp)
 
     def as_state(self) -> dict[str, Any]:
         """Return the state of the candidates as plain data, without their columns."""
@@ -343,15 +341,9 @@ class Candidates:
     def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
         """Return a better feasible point with features removed and swapped; None if few trials find none.
 
-        As many features as the level allows at the cap are refitted, of any size.
-
-        Parameters
-        ----------
-        problem : Problem
-        at : Iterate
-            A point with its gradient; it need not satisfy the level.
-        had : int
-            How many of its features are used if there are more: those with the least cost are left out.
+        As many features as the level allows at the cap are refitted, of any size. `at` has its gradient and need not
+        satisfy the level; with a larger number `had`, so many of its features are tried, and those with the least cost
+        are left out.
         """
         most, sizes = affordable(problem), problem.sizes(at.x)
         if not (most and isinstance(problem.objective, Model)):
