@@ -14,6 +14,7 @@ import numpy as np
 from levelprox._typing import Vector
 from levelprox._validation import positive
 from levelprox.designs import RunningMoments
+from levelprox.driver.driver import drive
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import OF_A_FIT
 from levelprox.estimators._data import RemoteSamples, Samples
@@ -23,7 +24,7 @@ from levelprox.estimators._parameters import Budget, boolean, constraint_of
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
-from levelprox.online.stream import Stream
+from levelprox.online.stream import BatchUpdate, Stream
 
 
 def counts_features(model: Streaming) -> bool:
@@ -105,7 +106,7 @@ class Streaming(SparseLinearModel):
         if scale is not None and before[1] is not None and stream.x is not None:
             shift = None if center is None else (center - before[0]) / before[1]
             stream.rescale(scale / before[1], shift)
-        x = stream.step(model, float(design.shape[0] if weight is None else weight.sum()))
+        x = drive(BatchUpdate(stream), (model, float(design.shape[0] if weight is None else weight.sum())))
         self._set_coefficients(*standardization.outside(x))
         self._stream = stream, moments, settings
         self.scale_ = standardization.scale
