@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from levelprox.projection import project
     from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
     from levelprox.result import Iterate, Record, Result, Status
-    from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
+    from levelprox.subset.result import Additions, Subset, SubsetCertificate, SubsetRecord, Swaps
     from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
 __version__ = metadata.version("levelprox")
@@ -60,7 +60,6 @@ _DEFINED_IN = {
     "CheckpointError": "exceptions",
     "ConvergenceDisplay": "report",
     "ConvergenceWarning": "exceptions",
-    "Exchanges": "subset.result",
     "FileFormatError": "exceptions",
     "Function": "objectives",
     "InfeasibleError": "exceptions",
@@ -92,6 +91,7 @@ _DEFINED_IN = {
     "Subset": "subset.result",
     "SubsetCertificate": "subset.result",
     "SubsetRecord": "subset.result",
+    "Swaps": "subset.result",
     "best_subset": "_best_subset",
     "certify": "certificate",
     "certify_model": "estimators",
@@ -107,6 +107,8 @@ _DEFINED_IN = {
     "solve": "_solve",
     "subset_path": "_path",
 }
+#: Deprecated name → its new name.
+_RENAMED = {"Exchanges": "Swaps"}
 #: Public module → where it is.
 _MODULES = {
     "constraints": "constraints",
@@ -129,7 +131,6 @@ __all__ = [
     "CheckpointError",
     "ConvergenceDisplay",
     "ConvergenceWarning",
-    "Exchanges",
     "FileFormatError",
     "Function",
     "InfeasibleError",
@@ -161,6 +162,7 @@ __all__ = [
     "Subset",
     "SubsetCertificate",
     "SubsetRecord",
+    "Swaps",
     "best_subset",
     "certify",
     "certify_model",
@@ -191,6 +193,11 @@ def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
     if name in _DEFINED_IN:
         value: object = getattr(import_module(f"levelprox.{_DEFINED_IN[name]}"), name)
+    elif name in _RENAMED:
+        from levelprox.exceptions import warn
+
+        warn(f"levelprox.{name} is deprecated: it is levelprox.{_RENAMED[name]}", DeprecationWarning)
+        return __getattr__(_RENAMED[name])
     elif name in _MODULES:
         value = import_module(f"levelprox.{_MODULES[name]}")
     else:

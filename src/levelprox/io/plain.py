@@ -185,10 +185,19 @@ def _built(tree: Any, kinds: dict[str, type], source: _Source) -> Any:
         case {"kind": kind, "value": value, **rest} if not rest and issubclass(kinds[kind], Enum):
             return kinds[kind](value)
         case {"kind": kind, "fields": dict(inside), **rest} if not rest and is_dataclass(kinds[kind]):
-            return kinds[kind](**{key: _built(value, kinds, source) for key, value in inside.items()})
+            return kinds[kind](
+                **_renamed(kinds[kind], {key: _built(one, kinds, source) for key, one in inside.items()})
+            )
         case {"records": kind, "columns": dict(columns), **rest} if not rest and is_dataclass(kinds[kind]):
-            return _one_by_one(kinds[kind], {name: _built(c, kinds, source) for name, c in columns.items()}, source)
+            found = {name: _built(column, kinds, source) for name, column in columns.items()}
+            return _one_by_one(kinds[kind], _renamed(kinds[kind], found), source)
     raise ValueError(f"{sorted(tree)} is no kind of data")
+
+
+def _renamed(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass by their present names; its `former_fields` has the earlier ones."""
+    former = getattr(kind, "former_fields", {})
+    return {former.get(name, name): value for name, value in fields.items()}
 
 
 def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], source: _Source) -> Array:

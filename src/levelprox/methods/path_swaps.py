@@ -1,4 +1,4 @@
-"""Candidates: the features nearest to being taken in, and exchanges among them from level to level.
+"""Candidates: the features nearest to being taken in, and swaps among them from level to level.
 
 Along a path one solution differs from the next by about a feature, and so do the sets that are better. So a few tries
 at each level keep up with them, where a single fit needs many. The columns of the candidates stay where they are until
@@ -55,7 +55,7 @@ class Candidates:
             self.swaps = self._among(problem, state["swaps"]["best"])
             self.swaps.take(state["swaps"])
 
-    def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
+    def after_swaps(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
         """Return a better feasible point with features removed and swapped; None if few trials find none.
 
         As many features as the level can pay for at the cap are refitted, whatever their size.
@@ -96,7 +96,7 @@ class Candidates:
         return problem.cut(x)
 
     def _around(self, problem: Problem, at: Iterate, chosen: Features) -> SwapSearch:
-        """Exchanges among the chosen features and those outside with the largest gradients."""
+        """Return swaps among the chosen features and those outside with the largest gradients."""
         size = problem.sizes(at.gradient).copy()
         size[chosen] = np.inf
         nearest = np.argsort(-size, kind="stable")[: chosen.size + _NEAREST]

@@ -8,7 +8,7 @@ over x with at most k features: a proximal point step in the metric of what earl
 sample. For a squared loss and a fixed support this is recursive least squares.
 
 With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are
-exchanged: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
+swapped: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
 known of them, the problem is solved over all by Newton's method; the feature whose absence costs least in the
 second-order model there, x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left;
 these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless
@@ -45,7 +45,7 @@ _WAITING = (8, 32)  # least and largest number of features that wait to enter; k
 _PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
 _READY = 4.0  # samples per feature that must have been seen of one before it may enter
 _OUTLYING = 100.0  # times the noise so far: a batch is not believed to be noisier than that
-_ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
+_ROUNDS = 4  # of swaps, where a batch weighs more than all before it
 _HALVINGS = 60
 _SMALL = 1e-3  # of what residuals have been
 _TINY = 1e-12
@@ -92,7 +92,7 @@ class Stream:
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
-        self._since = math.inf  # samples since features were last exchanged, or might have been
+        self._since = math.inf  # samples since features were last swapped, or might have been
         self._spread = 0.0  # the log of how far margins are from kinks
 
     def rescale(self, ratio: ArrayLike, shift: ArrayLike | None = None) -> None:
@@ -146,7 +146,7 @@ class Stream:
             raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
         self._past.fade(math.exp(-m / self.memory))
         self._since += m
-        self.x = self._exchanged(self._smoothed(model, m), m)
+        self.x = self._after_swaps(self._smoothed(model, m), m)
         return self.x.copy()
 
     def _begin(self, model: Model) -> None:
@@ -163,7 +163,7 @@ class Stream:
         self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
         self._past = Recollection(model.dimension, model.width)
 
-    def _exchanged(self, model: Model, m: float) -> Vector:
+    def _after_swaps(self, model: Model, m: float) -> Vector:
         """The next point; the one before it where ψ_B is not finite anywhere near."""
         assert self.x is not None
         past, x = self._past, _finite_start(model, self.x)

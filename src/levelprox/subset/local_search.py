@@ -35,7 +35,7 @@ from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_refit import ExactFit
-from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
+from levelprox.subset.result import Additions, Subset, SubsetRecord, Swaps
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
@@ -178,7 +178,7 @@ class Search(Method[Fit]):
             features = problem.with_unpenalized(support)  # what is shown is of another set
             examined, addition = 0, None
         local = self.reported_objective.convex_start is not None
-        swaps = Exchanges(examined, problem.count_swaps(features), local, within_budget=costs is not None)
+        swaps = Swaps(examined, problem.count_swaps(features), local, within_budget=costs is not None)
         summary = f"{self._used(support)}, loss = {psi:.6g}; {swaps}{unknown}"
         if self.complete and status is not Status.INTERRUPTED:
             summary += answer.note
