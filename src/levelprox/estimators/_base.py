@@ -16,8 +16,7 @@ from levelprox._typing import FloatArray, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import option, whole
 from levelprox.backends import RemoteObjective
-from levelprox.backends.dispatch import is_remote
-from levelprox.designs import as_design
+from levelprox.designs import as_design, is_remote
 from levelprox.designs.moments import moments_of
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._automatic_ridge import automatic_ridge

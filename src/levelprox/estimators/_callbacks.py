@@ -257,7 +257,7 @@ class Steps:
         self.step = self._begun()
 
     def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
-        """A step has ended, the next begins; whether a callback wants the fit to stop.
+        """A step has ended, the next begins; whether a callback requests a stop.
 
         Parameters
         ----------

@@ -62,7 +62,7 @@ class Budget:
 
     @property
     def key(self) -> tuple[float, float | None]:
-        """What tells candidates of a grid apart."""
+        """Return the values that distinguish candidates of a grid."""
         return self.value, self.ridge
 
     @property
@@ -224,7 +224,7 @@ class Parameters(BaseEstimator):
         return costs
 
     def _check_one(self, name: str, value: object) -> None:
-        """Refuse several budgets, and words that ask for a choice: another class chooses."""
+        """Raise an error for several budgets: the CV estimators choose."""
         if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
             kind = "an integer of at least 0" if name == "n_features" else "a real number"
             raise InvalidInputError(
@@ -233,7 +233,7 @@ class Parameters(BaseEstimator):
             )
 
     def _check_for(self, budget: Budget) -> None:
-        """Refuse parameters that would have no effect."""
+        """Raise an error for parameters that would have no effect."""
         if budget.features is None:
             return
         for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):

@@ -118,7 +118,7 @@ def _width(model: Any) -> int:
 
 
 def _check_budget(model: Any) -> None:
-    """What every model of ours obeys, exactly."""
+    """Check what holds exactly for every model."""
     weight = model._feature_weight(budget_of(model), model.n_features_in_)
     sizes = sizes_of(model)
     least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)

@@ -81,7 +81,7 @@ class Streaming(SparseLinearModel):
     def _take_in(
         self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]
     ) -> Self:
-        """One more batch; nothing is changed should it be refused."""
+        """Add a batch; nothing changes if it raises an error."""
         design = self._design(X)
         d = design.shape[1]
         settings = self._settings()

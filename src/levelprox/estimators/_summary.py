@@ -1,4 +1,4 @@
-"""What a fitted model tells a person: summary, print, and how stable its selection is.
+"""Text about a fitted model: summary, print, and stability of its selection.
 
 What a notebook shows of an estimator: scikit-learn's diagram and, once it is fitted, the certificate below it.
 """
@@ -116,7 +116,7 @@ class Summarising:
         fraction : float, default=0.5
             Which part of the samples each has.
         random_state : int, RandomState, Generator or None, default=None
-            Draws the subsamples. With an int the answer is the same in every call, whatever `n_jobs` is.
+            Draws the subsamples. With an int the result is the same in every call, for any `n_jobs`.
         n_jobs : int, optional
             Processes that fit subsamples (joblib).
         sample_weight : array-like of shape (n_samples,), optional
@@ -194,7 +194,7 @@ def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
         scores["auc"] = float(roc_auc_score(y[rows] == model.classes_[1], z, **options))
     elif hasattr(here, "predict_proba"):
         p = here.predict_proba(design)[rows].astype(np.float64)
-        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 but for its rounding
+        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 up to rounding
         scores["auc"] = float(roc_auc_score(y[rows], p, multi_class="ovr", labels=model.classes_, **options))
     return scores
 

@@ -216,13 +216,13 @@ def fit_with_signs(
     """Return how Lawson and Hanson's method ends, and ψ minimised with signs.
 
     Features that are not at their bound are fitted without signs. A step towards that fit ends at the first bound that
-    it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
+    it meets; at a fit that satisfies all signs, the feature with the steepest descent leaves its bound.
     """
     signs, x = refits.signs[features], begun_at(near, features, 1)
     x[signs] = np.maximum(x[signs], 0.0)
     free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
     entered = -1
-    unproved: Fit | None = None  # the best fit that obeys all signs and is not known to be optimal
+    unproved: Fit | None = None  # the best fit that satisfies all signs and is not known to be optimal
     for _ in range(NEWTON_STEPS + 10 * features.size):
         end, fit = refits.by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
         if fit is None:
@@ -290,7 +290,7 @@ def _steepest(refits: Refits, features: Features, free: Mask, refused: Mask, z: 
 
 
 def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
-    """Return slopes + bends ∘ (columns @ step), orthogonal to the columns but for rounding."""
+    """Return slopes + bends ∘ (columns @ step), orthogonal to the columns up to rounding."""
     size = np.sqrt(np.sum(bend[:, None] * columns**2, axis=0))
     if not columns.size or not np.all(np.isfinite(size) & (size > 0)):
         return slope

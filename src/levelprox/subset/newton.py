@@ -35,7 +35,7 @@ _DOUBLING_GAIN_SHARE = 0.1  # of what a step is predicted to gain, for a step tw
 _SHORTEST_CLASS_STEP, _LONGEST_STEP = 2.0**-12, 2.0**40
 _CLASS_PREDICTED_SHARE = 1e-15  # of ψ: what is predicted below it is rounding
 _QUASI_NEWTON_COORDINATES = 300  # coordinates from which on a quasi-Newton method begins
-_QUASI_CLASS_NEWTON_STEPS, _QUASI_NEWTON_PAIRS = 500, 20  # of it at most, and how many of them it remembers
+_QUASI_CLASS_NEWTON_STEPS, _QUASI_NEWTON_PAIRS = 500, 20  # of it at most, and the number of stored pairs
 _NO_LOSS_SHARE = 1e-17  # of ψ at 0: what is left of it no longer shows
 _SEPARATING_SHARE = 1e-2  # of the largest margin: the least by which a class is ahead of the others
 _ATTAINED_SHARE = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
@@ -163,7 +163,7 @@ class Basis:
             centred[:, others] -= share @ centred[:, others]  # what rounding has left of the mean
         weighted = np.sqrt(share)[:, None] * centred
         self.length = np.sqrt(np.sum(weighted**2, axis=0))
-        # A column that is constant but for the last digits of its mean is not in the basis.
+        # A column that is constant except for the last digits of its mean is not in the basis.
         seen = self.length > _SPANNED_SHARE * np.maximum(1.0, np.abs(self.mean))
         self.length[~seen] = 1.0
         _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
@@ -223,7 +223,7 @@ def class_fit(
     begin = w
     w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _CLASS_NEWTON_STEPS)
     x, psi, apart = _over_columns(objective, basis, model, w)
-    if not apart <= _ATTAINED_SHARE * abs(psi):  # steps went on along the rounding errors of the basis
+    if not apart <= _ATTAINED_SHARE * abs(psi):  # steps followed the rounding errors of the basis
         w, more = _minimised(model, begin, accuracy, _CLASS_NEWTON_STEPS, basis.noise)
         other, other_psi, other_apart = _over_columns(objective, basis, model, w)
         x, steps = other if other_psi + other_apart < psi + apart else x, steps + more

@@ -178,7 +178,7 @@ class Refits:
     ) -> tuple[FitEnd, Fit | None]:
         """Return the compiled fit of a softmax model.
 
-        Without a ridge, classes that are separated in part have no minimiser: the fit goes on in a basis.
+        Without a ridge, classes that are separated in part have no minimiser: the fit continues in a basis.
         """
         compiled, objective = self.of_classes, cast(MultinomialModel, self.objective.restrict(features))
         assert compiled is not None
@@ -385,7 +385,7 @@ class Refits:
         return np.array([column.dense(n) for column in self.stored(features)]).T
 
     def _with_columns(self, objective: Model, features: Features) -> Model:
-        """ψ over these features; of several classes with their columns side by side, for they are looked at often."""
+        """ψ over these features; of several classes with contiguous columns, because they are read often."""
         if isinstance(objective, ByClass) and features.size and self.stored.fit_in(features):
             return objective.over(self.dense(features))
         return objective

@@ -272,7 +272,7 @@ class SetFits(SecondOrder):
         return fit
 
     def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
-        """Return the same where ψ is below a value, as far as that can be told before the end; else None."""
+        """Return the same where ψ is below a value, as far as that is known before the end; else None."""
         self._count_refit()
         return self.refits(features, near or self.best, self.tolerance, value)
 
