@@ -103,11 +103,14 @@ class NonsmoothSearch(Search):
             self.multiplier, self.complete = 0.0, True
             return None
         if self.k > 0 and not self._is_perfect():
-            self._begin_with(self.start)
-            counted = self.problem.counted(everything)
-            every = self.start is None and self.problem.costs is None
+            start, counted = self.start, self.problem.counted(everything)
+            if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
+                self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
+            every = start is None and self.problem.costs is None
             if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED_REFITS:
-                self._enumerate(counted)
+                self.monitor.enter("exchanges")
+                for chosen in itertools.combinations(counted.tolist(), self.k):
+                    self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
             else:
                 self._search_with_envelopes()
         yield self.best
@@ -154,12 +157,6 @@ class NonsmoothSearch(Search):
                     return new
         return None
 
-    def _enumerate(self, counted: Features) -> None:
-        """Refit every set of k features."""
-        self.monitor.enter("exchanges")
-        for chosen in itertools.combinations(counted.tolist(), self.k):
-            self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
-
     def _search_with_envelopes(self) -> None:
         """Refit the sets that are found with the envelope at a few widths."""
         for width in _ENVELOPE_WIDTHS if self.start is None else _ENVELOPE_WIDTHS[-1:]:
@@ -168,11 +165,6 @@ class NonsmoothSearch(Search):
                     self._keep(self._fitted_once(fit.features, fit))
             if self.monitor.held_back or self._is_perfect():
                 break
-
-    def _begin_with(self, start: Features | None) -> None:
-        """Refit the features that are given, where they are not too many."""
-        if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
-            self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
 
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
@@ -262,16 +254,9 @@ class NonsmoothSearch(Search):
         return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
 
     def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
-        """Add features to the best set and swap them.
+        """Return a fit with lower ψ, by one swap or one more feature, if there is one; else what is shown.
 
-        Returns
-        -------
-        better : Fit or None
-            A fit with lower ψ, by one swap, or by one more feature where there is room.
-        examined, additions_examined : int
-            How many swaps and additions are shown not to give one, where there is none.
-        multiplier, addition : float, int or None
-            The largest gain of an addition, and its feature.
+        That is how many swaps and additions do not lower ψ, the largest gain of an addition, and its feature.
         """
         fit = self.best
         assert isinstance(fit, ExactFit)
@@ -315,11 +300,11 @@ class NonsmoothSearch(Search):
     def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Try swaps, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
-        places, rooms = self._droppable(fit), self._rooms(fit)
+        places, rooms = np.flatnonzero(self.problem.counts(fit.features)).tolist(), self._rooms(fit)
         enough = fit.psi - _LOWER_SHARE * fit.psi
         for column, j in enumerate(outside.tolist()):
             if j in larger:
-                least = larger[j].psi - larger[j].error + np.delete(larger[j].removal, self._place(larger[j], j))
+                least = larger[j].psi - larger[j].error + larger[j].removal[larger[j].features != j]
                 for row, i in enumerate(places):
                     if self.problem.costs is not None and self.problem.costs.cost[j] > rooms[row]:
                         continue
@@ -348,44 +333,30 @@ class NonsmoothSearch(Search):
         return max(_CLASS_REFITS // width - self.monitor.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
-        """Estimate gains by the envelope, unless all of them are computed exactly.
+        """Return places in `outside`, the most promising first, and what swaps gain (droppable by outside).
 
-        Returns
-        -------
-        order : ndarray of int
-            Places in `outside`, those first that gain much when they are added or swapped in.
-        gains : ndarray of shape (features that may be left out, outside.size)
-            What swaps gain.
+        Gains are estimated by the envelope, unless all of them are computed exactly.
         """
-        places = self._droppable(fit)
+        places = np.flatnonzero(self.problem.counts(fit.features)).tolist()
         if outside.size <= _ADDITION_REFITS and len(places) * outside.size <= _SWAP_REFITS:
             return np.arange(outside.size), np.zeros((len(places), outside.size))
         envelope = self._envelope(fit)
         estimates = [envelope.additions()[outside], *(envelope.gains(i)[outside] for i in places)]
         found = np.where(np.isfinite(estimates), estimates, -np.inf)
-        ranks = [
-            np.argsort(np.argsort(-one, kind="stable"))
-            for one in (found[0], np.max(found[1:], axis=0, initial=-np.inf))
-        ]
+        best = found[0], np.max(found[1:], axis=0, initial=-np.inf)
+        ranks = [np.argsort(np.argsort(-one, kind="stable")) for one in best]
         return np.argsort(np.minimum(*ranks), kind="stable"), found[1:]
 
     def _outside(self, fit: Fit) -> Features:
         """Return the features that count and are not in a fit."""
         return np.setdiff1d(self.problem.counted(np.arange(self.problem.n_features)), fit.features)
 
-    def _droppable(self, fit: Fit) -> list[int]:
-        """Return the places of the features of a fit that count."""
-        return np.flatnonzero(np.isin(fit.features, self.problem.unpenalized, invert=True)).tolist()
-
     def _rooms(self, fit: Fit) -> list[float]:
         """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
-        costs, places = self.problem.costs, self._droppable(fit)
+        costs, places = self.problem.costs, np.flatnonzero(self.problem.counts(fit.features)).tolist()
         if costs is None:
             return [math.inf] * len(places)
         return [costs.room(np.delete(fit.features, i).tolist()) for i in places]
-
-    def _place(self, fit: Fit, j: int) -> int:
-        return int(np.searchsorted(fit.features, j))
 
     def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
         """Return whether ψ is lower by more than rounding."""

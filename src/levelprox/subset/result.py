@@ -39,7 +39,7 @@ class Swaps:
     not improved by any of the 2 swaps of one feature for another
     """
 
-    former_names: ClassVar[tuple[str, ...]] = ("Exchanges",)  # in files
+    stored_as: ClassVar[str] = "Exchanges"  # in files
 
     examined: int
     total: int
@@ -132,7 +132,7 @@ class SubsetCertificate:
     (2, 2, 2)
     """
 
-    former_fields: ClassVar[dict[str, str]] = {"exchanges": "swaps"}  # in files
+    stored_fields: ClassVar[dict[str, str]] = {"swaps": "exchanges"}  # in files
 
     psi: float
     n_nonzero: int
@@ -289,7 +289,7 @@ class Subset:
     ([0, 1], [3.0, 2.0, 0.0], 'solved')
     """
 
-    former_fields: ClassVar[dict[str, str]] = {"exchanges": "swaps"}  # in files
+    stored_fields: ClassVar[dict[str, str]] = {"swaps": "exchanges"}  # in files
 
     x: Vector
     psi: float
