@@ -14,7 +14,7 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._kernels import FitEnd
-from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives._multiclass import ByClass
 
@@ -79,6 +79,19 @@ def lowest(fits: Iterable[Fit | None]) -> Fit | None:
         if fit is not None and (best is None or fit.psi < best.psi - _TIE_SHARE * abs(best.psi)):
             best = fit
     return best
+
+
+def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, Index, Vector]:
+    """Return ψ of the sets that were tried as arrays: their features one after another, their sizes in bytes, ψ."""
+    lengths = np.array([len(one) for one in known], np.int64)
+    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
+
+
+def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float]:
+    """Return what `known_as_arrays` was given."""
+    features, lengths, values = arrays
+    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
+    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}
 
 
 def begun_at(near: Fit, features: Features, width: int) -> Vector:

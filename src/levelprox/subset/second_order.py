@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from levelprox import _kernels
-from levelprox._typing import Features, Index, Mask, Matrix, Vector
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
@@ -19,7 +19,7 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.fit import Fit, begun_at
+from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ROUGH_ACCURACY, Refits
@@ -397,16 +397,3 @@ class SetFits(SecondOrder):
 def coarser(new: Fit, fit: Fit) -> float:
     """Return by how much more rounding may change ψ of one fit than of another: large coefficients that cancel do."""
     return new.resolution - fit.resolution if new.resolution > fit.resolution else 0.0
-
-
-def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, Index, Vector]:
-    """Return ψ of the sets that were tried as arrays: their features one after another, their sizes in bytes, ψ."""
-    lengths = np.array([len(one) for one in known], np.int64)
-    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
-
-
-def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float]:
-    """Return what `known_as_arrays` was given."""
-    features, lengths, values = arrays
-    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
-    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}

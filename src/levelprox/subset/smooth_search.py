@@ -363,9 +363,12 @@ class SmoothSearch(Search):
             return fit.psi, 0.0
         objective, problem, inside = self.reported_objective, self.problem, self.problem.spread(fit.features, fit.x)
         psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
-        if isinstance(self.objective, ReducedModel):
-            return psi, _stationarity_over_data(self.objective, inside, fit.features, self.null)
-        return psi, relative_stationarity(problem, inside, fit.features, self.null)
+        if not isinstance(self.objective, ReducedModel):
+            return psi, relative_stationarity(problem, inside, fit.features, self.null)
+        standard, over = self.objective.standard, self.objective.over_columns  # the samples themselves
+        places = np.append(fit.features, standard.unpenalized).astype(np.intp)
+        null = replace(self.null, x=over(self.null.x))
+        return psi, relative_stationarity(SubsetProblem(standard, 0), over(inside), places, null)
 
     def _attains(self, fit: Fit, psi: float) -> bool:
         rounding = max(_ATTAINED_SHARE * abs(fit.psi), _ATTAINED_RESOLUTIONS * fit.resolution)
@@ -392,11 +395,3 @@ class SmoothSearch(Search):
 def is_found_by_models(problem: SubsetProblem) -> bool:
     """Return whether sets come from second-order models over all features."""
     return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)
-
-
-def _stationarity_over_data(objective: ReducedModel, x: Vector, features: Features, null: NullFit) -> float:
-    """Return the stationarity of a fit of a reduced model, from the samples themselves."""
-    standard = objective.standard
-    places = np.append(features, standard.unpenalized).astype(np.intp)
-    null = replace(null, x=objective.over_columns(null.x))
-    return relative_stationarity(SubsetProblem(standard, 0), objective.over_columns(x), places, null)
