@@ -49,64 +49,32 @@ if TYPE_CHECKING:
 
 __version__ = metadata.version("levelprox")
 
-#: Public name → the module that defines it. Each is imported at first use: the command line's help needs neither NumPy
+#: Module → the public names that it defines. Each is imported at first use: the command line's help needs neither NumPy
 #: nor scikit-learn.
-_DEFINED_IN = {
-    "Additions": "subset.result",
-    "BackendError": "exceptions",
-    "CVDisplay": "report",
-    "Certificate": "certificate",
-    "Checkpoint": "io.checkpoint",
-    "CheckpointError": "exceptions",
-    "ConvergenceDisplay": "report",
-    "ConvergenceWarning": "exceptions",
-    "FileFormatError": "exceptions",
-    "Function": "objectives",
-    "InfeasibleError": "exceptions",
-    "InvalidInputError": "exceptions",
-    "Iterate": "result",
-    "LevelproxError": "exceptions",
-    "Limits": "methods",
-    "LinearModel": "objectives",
-    "Method": "methods",
-    "ModelSummary": "report",
-    "MultinomialModel": "objectives",
-    "Nearby": "theory.approximate_kkt",
-    "NumericalError": "exceptions",
-    "OneVsRestModel": "objectives",
-    "Path": "_path",
-    "PathDisplay": "report",
-    "Problem": "problem",
-    "Progress": "methods",
-    "Record": "result",
-    "Result": "result",
-    "SparseClassifier": "estimators",
-    "SparseClassifierCV": "estimators",
-    "SparseRegressor": "estimators",
-    "SparseRegressorCV": "estimators",
-    "Stability": "report",
-    "StabilityDisplay": "report",
-    "Status": "result",
-    "Stochastic": "objectives",
-    "Subset": "subset.result",
-    "SubsetCertificate": "subset.result",
-    "SubsetRecord": "subset.result",
-    "Swaps": "subset.result",
-    "best_subset": "_best_subset",
-    "certify": "certificate",
-    "certify_model": "estimators",
-    "drive": "driver.driver",
-    "expected_kkt": "theory.approximate_kkt",
-    "linear_model": "backends",
-    "load": "estimators",
-    "minimize": "_solve",
-    "nearby_kkt": "theory.approximate_kkt",
-    "open_chunked": "designs",
-    "path": "_path",
-    "project": "projection",
-    "solve": "_solve",
-    "subset_path": "_path",
+_NAMES = {
+    "_best_subset": "best_subset",
+    "_path": "Path path subset_path",
+    "_solve": "minimize solve",
+    "backends": "linear_model",
+    "certificate": "Certificate certify",
+    "designs": "open_chunked",
+    "driver.driver": "drive",
+    "estimators": "SparseClassifier SparseClassifierCV SparseRegressor SparseRegressorCV certify_model load",
+    "exceptions": (
+        "BackendError CheckpointError ConvergenceWarning FileFormatError InfeasibleError InvalidInputError "
+        "LevelproxError NumericalError"
+    ),
+    "io.checkpoint": "Checkpoint",
+    "methods": "Limits Method Progress",
+    "objectives": "Function LinearModel MultinomialModel OneVsRestModel Stochastic",
+    "problem": "Problem",
+    "projection": "project",
+    "report": "CVDisplay ConvergenceDisplay ModelSummary PathDisplay Stability StabilityDisplay",
+    "result": "Iterate Record Result Status",
+    "subset.result": "Additions Subset SubsetCertificate SubsetRecord Swaps",
+    "theory.approximate_kkt": "Nearby expected_kkt nearby_kkt",
 }
+_DEFINED_IN = {name: module for module, names in _NAMES.items() for name in names.split()}
 #: Deprecated name → its new name.
 _RENAMED = {"Exchanges": "Swaps"}
 #: Public module → where it is.
