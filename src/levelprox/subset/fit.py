@@ -73,7 +73,7 @@ class Fit:
 
 
 def lowest(fits: Iterable[Fit | None]) -> Fit | None:
-    """The fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
+    """Return the fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
     best: Fit | None = None
     for fit in fits:
         if fit is not None and (best is None or fit.psi < best.psi - _TIE_SHARE * abs(best.psi)):
@@ -95,7 +95,7 @@ def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float
 
 
 def begun_at(near: Fit, features: Features, width: int) -> Vector:
-    """The coefficients of another fit, for the features that both have; 0 for the others."""
+    """Return the coefficients of another fit, for the features that both have; 0 for the others."""
     x = np.zeros((features.size, width))
     places = np.searchsorted(near.features, features)
     places[places == near.features.size] = 0
@@ -122,7 +122,7 @@ def better_known(fit: Fit | None, other: Fit) -> Fit:
 
 
 def joined(fits: list[Fit]) -> Fit:
-    """The fits of all classes, each with a coefficient of every feature, as one."""
+    """Join the fits of all classes, each with a coefficient of every feature, as one."""
     m, K = fits[0].features.size, len(fits)
     hessian = np.zeros((m, K, m, K))
     for k, fit in enumerate(fits):

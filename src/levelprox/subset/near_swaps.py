@@ -73,6 +73,7 @@ class NearSwaps:
     undecided: int = 0
 
     def sort(self) -> None:
+        """Sort the swaps by ψ, those with the lowest ψ first."""
         self.within.sort(key=lambda swap: (swap.psi, swap.leaves, swap.enters))
 
 

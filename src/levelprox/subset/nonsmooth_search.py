@@ -52,10 +52,7 @@ _CERTIFICATE_SECONDS = 0.25  # for the certificate at the end, where no time is 
 
 @dataclass(eq=False)
 class NonsmoothSearch(Search):
-    """A search where the loss has kinks; the parameters are those of `Search`.
-
-    ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks.
-    """
+    """A search where ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks; parameters: see `Search`."""
 
     def _begin(self) -> Fit:
         problem = self.problem

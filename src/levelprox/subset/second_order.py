@@ -148,7 +148,7 @@ class SecondOrder:
         return outside
 
     def columns_of(self, fit: Fit) -> Matrix:
-        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+        """Return the columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
         changes = self.objective.self_concordance > 0 or width > 1
         if changes and self._whole_is_cheap(fit):
@@ -175,7 +175,7 @@ class SecondOrder:
         return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
 
     def _cross(self, margins: Vector, features: Features) -> Matrix:
-        """The columns of ∇²ψ that belong to some features."""
+        """Return the columns of ∇²ψ that belong to some features."""
         objective, count = self.objective, features.size * self.problem.width
         if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
             return objective.cross_hessian_of(margins, self._timed(self.refits.columns.moves(features)), count, True)
@@ -189,6 +189,7 @@ class SecondOrder:
             yield move
 
     def gradient(self, fit: Fit) -> Vector:
+        """Return ∇ψ at a fit, over all features."""
         self.check_time()
         self.n_grad += 1
         return self.objective.gradient_of(fit.margins)
