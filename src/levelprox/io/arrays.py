@@ -200,17 +200,23 @@ def open_npz(path: str | os.PathLike[str]) -> dict[str, StoredArray]:
     return arrays
 
 
-def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str) -> StoredArray:
-    file.seek(begin)
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array: its shape, whether it is in Fortran order, and its type."""
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file, max_header_size=_HEADER)
     except (KeyError, ValueError, SyntaxError, TypeError) as error:
         raise FileFormatError(f"{name} has no header of an array: {error}") from error
-    if dtype.itemsize == 0:
-        raise FileFormatError(f"{name} has entries of type {dtype}, which have no bytes")
     if dtype.hasobject:
         raise FileFormatError(f"{name} holds Python objects, which are not read: they could run code")
+    return shape, fortran, dtype
+
+
+def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str) -> StoredArray:
+    file.seek(begin)
+    shape, fortran, dtype = _header(file, name)
+    if dtype.itemsize == 0:
+        raise FileFormatError(f"{name} has entries of type {dtype}, which have no bytes")
     if fortran and len(shape) > 1 and min(shape) > 1:
         raise FileFormatError(
             f"{name} is stored column after column (Fortran order), and is read some rows at a time: save "
@@ -273,13 +279,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArr
     if info.file_size > max(_ALWAYS, _RATIO * info.compress_size):
         raise FileFormatError(f"{where} would be {info.file_size} bytes, of {info.compress_size} on the disk")
     with archive.open(info) as member:
-        try:
-            version = np.lib.format.read_magic(member)
-            shape, fortran, dtype = _HEADERS[version](member, max_header_size=_HEADER)
-        except (KeyError, ValueError, SyntaxError, TypeError) as error:
-            raise FileFormatError(f"{where} has no header of an array") from error
-        if dtype.hasobject:
-            raise FileFormatError(f"{where} holds Python objects, which are not read: they could run code")
+        shape, fortran, dtype = _header(member, where)
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or size != info.file_size - member.tell():
             raise FileFormatError(f"{where} of shape {shape} and type {dtype} does not fill its {info.file_size} bytes")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from io import FileIO
-from typing import Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +26,6 @@ RATIO = 1000
 FREE = 64 << 20
 MAX_BYTES = 1 << 36
 _XZ_MEMORY = 256 << 20  # what `xz -9` asks for, four times
-
-
-class _Unpacker(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
 class _Gzip:
@@ -58,24 +49,21 @@ class _Gzip:
         return piece
 
 
-# Imported where they are needed: some builds of Python go without them.
-def _bzip2() -> _Unpacker:
-    import bz2
-
-    return bz2.BZ2Decompressor()
+#: Kinds of packed files by their first bytes.
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 
 
-def _xz() -> _Unpacker:
+def _unpacker(kind: str) -> Any:
+    """Return a decompressor; modules are imported when needed, because some builds of Python do not have them."""
+    if kind == "gzip":
+        return _Gzip()
+    if kind == "bzip2":
+        import bz2
+
+        return bz2.BZ2Decompressor()
     import lzma
 
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-
-
-_KINDS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
-    b"\x1f\x8b": ("gzip", _Gzip),
-    b"BZh": ("bzip2", _bzip2),
-    b"\xfd7zXZ\0": ("xz", _xz),
-}
 
 
 def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[np.uint8]]:
@@ -98,11 +86,9 @@ def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[n
         first = next(raw, None)
         if first is None:
             return
-        for magic, (kind, unpacker) in _KINDS.items():
-            if first[: len(magic)].tobytes() == magic:
-                yield from _unpacked(shown(path), kind, unpacker, _then(first, raw), max_bytes)
-                return
-        yield from _then(first, raw)
+        begin, data = first[:8].tobytes(), chain([first], raw)
+        kind = next((kind for magic, kind in PACKED.items() if begin.startswith(magic)), None)
+        yield from data if kind is None else _unpacked(shown(path), kind, data, max_bytes)
 
 
 def all_bytes(path: PathLike) -> bytes:
@@ -146,16 +132,9 @@ def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken
         )
 
 
-def _then(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    yield first
-    yield from rest
-
-
-def _unpacked(
-    path: str, kind: str, unpacker: Callable[[], _Unpacker], packed: Iterator[NDArray[np.uint8]], max_bytes: int
-) -> Iterator[NDArray[np.uint8]]:
+def _unpacked(path: str, kind: str, packed: Iterable[NDArray[np.uint8]], max_bytes: int) -> Iterator[NDArray[np.uint8]]:
     """One stream after another, as `cat a.gz b.gz` makes them; zeros between and behind them are padding."""
-    unpack: _Unpacker | None = None
+    unpack: Any = None
     taken = made = 0
     for block in packed:
         data = block.tobytes()
@@ -165,7 +144,7 @@ def _unpacked(
                 data = data.lstrip(b"\0")
                 if not data:
                     break
-                unpack = unpacker()
+                unpack = _unpacker(kind)
             piece, data = _piece(path, kind, unpack, data), b""
             made += len(piece)
             _check_size(path, taken, made, max_bytes)
@@ -177,9 +156,9 @@ def _unpacked(
         raise FileFormatError(f"{path}: the {kind} data end too early, after {taken} bytes: the file is not whole")
 
 
-def _piece(path: str, kind: str, unpack: _Unpacker, data: bytes) -> bytes:
+def _piece(path: str, kind: str, unpack: Any, data: bytes) -> bytes:
     try:
-        return unpack.decompress(data, BLOCK)
+        return bytes(unpack.decompress(data, BLOCK))
     except MemoryError:
         raise
     except Exception as error:  # each of the three modules has its own
