@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,9 @@ def _check_backend(settings: Settings) -> None:
     if (options.dask is not None or options.chunked) and options.report is not None:
         raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
     if options.dask is not None:
-        check_address(options.dask)
+        from levelprox.cli._remote_data import local_workers
+
+        local_workers(options.dask)
     if options.device is not None and find_spec("torch") is None:
         raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
     in_memory = {
@@ -265,9 +268,8 @@ def _fit(settings: Settings, how: Reading) -> _Fitted:
         from levelprox.cli import _remote_data
     if options.stream is not None:
         began = time.monotonic()
-        model, shape, task = _remote_data.fit_stream(
-            options.data, options.stream, settings, how, lambda y: infer_task(settings, y)
-        )
+        task_of = partial(infer_task, settings)
+        model, shape, task = _remote_data.fit_stream(options.data, options.stream, settings, how, task_of)
         return _Fitted(options, model, task, shape, time.monotonic() - began)
     if options.chunked:
         return _fit_remote(settings, how, _remote_data.chunked_data(options.data, how))

@@ -286,8 +286,8 @@ def _confusion_matrix(known: NDArray[Any], samples: Samples) -> PredictionDispla
 def _residual_points(samples: Samples, n_fits: int) -> PredictionDisplay:
     """Return the points of a residual plot, on a grid: i stands for low + i · (high − low)/1000.
 
-    Of many samples some are drawn, evenly spaced, the fewer the more fits there are, so that the page stays small and is
-    reproducible. Predictions outside the range of the targets are drawn at the edge.
+    Of many samples some are drawn, evenly spaced, the fewer the more fits there are, so that the page stays small and
+    is reproducible. Predictions outside the range of the targets are drawn at the edge.
     """
     rows_used = samples.rows_used
     most = min(_MAX_POINTS, max(_MIN_POINTS, _MAX_TOTAL_POINTS // n_fits))
