@@ -1,8 +1,7 @@
-"""Files as blocks of bytes: plain, or unpacked from .gz, .bz2 and .xz, which are known by their first bytes.
+"""Files as blocks of bytes: plain, or decompressed from .gz, .bz2 and .xz, which are detected from the first bytes.
 
-At most `BLOCK` bytes are in memory at once, whatever the file says about itself. A packed file ends in an error where
-it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more than `max_bytes`. So does a plain file
-that changes while it is read.
+At most `BLOCK` bytes are in memory at once. It is an error if a compressed file unpacks to more than `RATIO` times its
+size (after `FREE` bytes) or to more than `max_bytes`, or if a plain file changes while it is read.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ BLOCK = 1 << 20
 RATIO = 1000
 FREE = 64 << 20
 MAX_BYTES = 1 << 36
-_XZ_MEMORY = 256 << 20  # what `xz -9` asks for, four times
+_XZ_MEMORY = 256 << 20  # bytes, four times the need of `xz -9`
 
 
 class _Gzip:
-    """zlib's decompressor with the manners of those of bz2 and lzma."""
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -67,19 +66,19 @@ def _unpacker(kind: str) -> Any:
 
 
 def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[np.uint8]]:
-    """The bytes of the file, unpacked; each block is overwritten by the next one.
+    """Yield the bytes of a file, decompressed; each block is overwritten by the next one.
 
     Parameters
     ----------
     path : path
-        Opened as it is given, and read once from beginning to end: it may be a pipe.
+        Read once from beginning to end: it may be a pipe.
     max_bytes : int
-        A packed file that unpacks to more is an error; plain files may have any length.
+        A compressed file that unpacks to more is an error; plain files may have any length.
 
     Raises
     ------
     BackendError
-        After the last block, where the file was cut short or written to since it was opened.
+        After the last block, if the file was truncated or changed since it was opened.
     """
     with open(path, "rb", buffering=0) as file:
         raw = _raw(file, path)
@@ -92,7 +91,7 @@ def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[n
 
 
 def all_bytes(path: PathLike) -> bytes:
-    """All bytes of the file as they are; errors as of `blocks`."""
+    """Return all bytes of a file, not decompressed; errors are those of `blocks`."""
     with open(path, "rb", buffering=0) as file:
         before = os.fstat(file.fileno())
         data = file.read()
@@ -101,7 +100,7 @@ def all_bytes(path: PathLike) -> bytes:
 
 
 def shown(path: PathLike) -> str:
-    """The path as a message shows it: nothing that a terminal would obey."""
+    """Return a path for a message, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in os.fsdecode(path))
 
 
@@ -121,7 +120,7 @@ def _raw(file: FileIO, path: PathLike) -> Iterator[NDArray[np.uint8]]:
 
 
 def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken: int) -> None:
-    """Raise where a file of this state before it was read is not what was read: `taken` bytes of it."""
+    """Raise if the file has changed since `before`, or fewer bytes than its size were read."""
     now = os.fstat(file.fileno())
     if not stat.S_ISREG(now.st_mode):  # a pipe
         return
@@ -133,7 +132,7 @@ def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken
 
 
 def _unpacked(path: str, kind: str, packed: Iterable[NDArray[np.uint8]], max_bytes: int) -> Iterator[NDArray[np.uint8]]:
-    """One stream after another, as `cat a.gz b.gz` makes them; zeros between and behind them are padding."""
+    """Decompress one stream after another, as of `cat a.gz b.gz`; zeros between and after them are padding."""
     unpack: Any = None
     taken = made = 0
     for block in packed:
@@ -161,7 +160,7 @@ def _piece(path: str, kind: str, unpack: Any, data: bytes) -> bytes:
         return bytes(unpack.decompress(data, BLOCK))
     except MemoryError:
         raise
-    except Exception as error:  # each of the three modules has its own
+    except Exception as error:  # each of the three modules has its own exceptions
         raise FileFormatError(f"{path}: the {kind} data are damaged: {error}") from error
 
 
