@@ -19,7 +19,7 @@ from levelprox.cli._output import is_formula, plain, safe
 from levelprox.cli._process import in_shell_words, print_error
 from levelprox.cli._settings import counts
 from levelprox.cli.path import _csv as path_table
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, NAMED_CONSTRAINTS, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, NAMED_CONSTRAINTS, REGRESSION_LOSSES
 
 CANCER = load_breast_cancer(as_frame=True)
 DIABETES = load_diabetes(as_frame=True)

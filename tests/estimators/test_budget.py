@@ -17,7 +17,7 @@ from levelprox import (
     SparseRegressorCV,
     Status,
 )
-from levelprox.estimators._names import NAMED_CONSTRAINTS
+from levelprox.estimators._parameters import NAMED_CONSTRAINTS
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, is_multi_class, psi, targets
 from tests.support.long_runs import LONG
 

@@ -12,10 +12,11 @@ from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import StratifiedKFold
 
 from levelprox import CVDisplay, SparseClassifier, SparseClassifierCV, SparseRegressorCV, exceptions
-from levelprox.backends.dispatch import source_of
+from levelprox.backends import source_of
 from levelprox.backends.partition import Form
 from levelprox.estimators._fold_fits import Scored
 from levelprox.estimators._parameters import Budget
+from levelprox.estimators._ranking import score_results
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Logistic
 from levelprox.result import Status
@@ -118,7 +119,7 @@ def test_where_a_diverging_fit_stops_does_not_matter():
             table = [[scored(*one) for one in zip(*row, strict=True)] for row in rows]
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                best = model._by_scores(budgets, table)[1]  # noqa: B023
+                best = score_results(model, budgets, table)[1]  # noqa: B023
             assert [one.category for one in seen] == [exceptions.ConvergenceWarning] * bool(diverging.any())  # noqa: B023
             return best
 

@@ -20,7 +20,7 @@ from levelprox import (
     path,
     solve,
 )
-from levelprox.estimators._names import FeatureNames
+from levelprox.estimators._features import FeatureNames
 from levelprox.exceptions import FileFormatError
 
 NAMES = ["age", "sex", "height", "weight", "income", "Zip code"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from levelprox import SparseClassifierCV, SparseRegressorCV
-from levelprox.estimators._cross_validation import DEFAULT_GRID
+from levelprox.estimators._parameters import DEFAULT_GRID
 
 
 def data(n: int = 60, d: int = 5, relevant: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,8 @@ from levelprox import (
     Status,
     losses,
 )
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
-from levelprox.estimators._standardization import Standardization
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support import children
 from tests.support.input_cases import (
     CLASSIFIER,

@@ -9,7 +9,7 @@ import pytest
 
 from levelprox import LinearModel, Problem, SparseClassifier, best_subset, solve
 from levelprox.designs import ScaledDesign
-from levelprox.estimators._names import constraint_of
+from levelprox.estimators._parameters import constraint_of
 from tests.support.estimator_cases import targets
 
 REPEATS = 11

@@ -8,7 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from levelprox.estimators._criteria import Ranking, comparable
+from levelprox.estimators._ranking import Ranking, comparable
 from tests.support.long_runs import LONG
 
 BAD = (math.nan, math.inf, -math.inf)

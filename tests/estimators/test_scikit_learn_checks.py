@@ -6,7 +6,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support.long_runs import LONG
 
 # The toy data of several checks are separable, where the coefficients of the best fit are infinite: the fit says so,

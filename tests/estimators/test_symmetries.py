@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from levelprox import SparseClassifier
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, targets
 from tests.support.long_runs import LONG
 

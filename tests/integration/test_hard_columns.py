@@ -8,7 +8,7 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from levelprox import LinearModel, OneVsRestModel, SparseClassifier, SparseRegressor, best_subset, certify_model
-from levelprox.estimators._standardization import Standardization
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._subset_claims import SubsetClaims
 
 YEARS = np.array(

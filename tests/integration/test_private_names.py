@@ -14,7 +14,6 @@ ROOT = Path(levelprox.__file__).parent
 REMAINING = {
     ("_best_subset", "_multiclass"),
     ("backends", "_base"),
-    ("backends", "_multiclass"),
     ("estimators", "_base"),
     ("estimators", "_multiclass"),
     ("objectives", "_base"),

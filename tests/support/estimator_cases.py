@@ -13,7 +13,7 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from levelprox import SparseClassifier, SparseRegressor
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 
 Double = NDArray[np.float64]
 

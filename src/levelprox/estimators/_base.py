@@ -16,8 +16,7 @@ from levelprox._typing import FloatArray, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import option, whole
 from levelprox.backends import RemoteObjective
-from levelprox.backends.dispatch import is_remote
-from levelprox.designs import as_design
+from levelprox.designs import as_design, is_remote
 from levelprox.designs.moments import moments_of
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._automatic_ridge import automatic_ridge
@@ -29,13 +28,12 @@ from levelprox.estimators._callbacks import (
     with_estimator_warnings,
 )
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
 from levelprox.estimators._input import Reading, one_each
-from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import Budget, boolean, budgets_of
+from levelprox.estimators._parameters import Budget, boolean, budgets_of, constraint_of
 from levelprox.estimators._prediction import Selector, dispatched, selects
-from levelprox.estimators._standardization import Standardization
 from levelprox.estimators._summary import NotebookCard, Summarising
 from levelprox.estimators.persistence import Saving
 from levelprox.exceptions import InvalidInputError
@@ -64,11 +62,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
-
-    @property
-    def takes_zeros(self) -> bool:
-        """Whether a target may be 0."""
-        return True
 
     def _fitted_state(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_stream"}
@@ -343,28 +336,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """Return what the default number of features depends on: the sum of the weights."""
         return samples.total
 
-    def mean_loss(
-        self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
-    ) -> float:
-        """Return the mean loss of the predictions for X, without the ridge.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-            Or what `check_features` returns.
-        y : array-like of shape (n_samples,)
-            Of a classifier, classes of the fit.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        float
-        """
-        target = self._target(y)
-        return float(self._mean_loss(X, target, self._weights(sample_weight, target.size), **fit_params))
-
     def training_objective(
         self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
     ) -> float:
@@ -386,27 +357,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         design = self.check_features(X)
         return float(self._mean_loss(design, target, weight, **fit_params)) + self._ridge_part(design, weight)
 
-    def _target(self, y: ArrayLike) -> NDArray[Any]:
-        return np.asarray(y, np.float64)
-
     def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         """Return the weights of the samples in the loss."""
         return weight
-
-    @abstractmethod
-    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
-        """Return ψ of other samples, at the fit."""
-
-    def _margins(self, X: object) -> FloatArray:
-        """Return Z = X coef' + intercept, of shape (n, width)."""
-        design = self.check_features(X)
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        used = np.flatnonzero(np.any(coef, axis=0))
-        part = design.view(used) if used.size else None
-        margins = np.empty((design.shape[0], coef.shape[0]))
-        for k, row in enumerate(coef):
-            margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
-        return margins.astype(design.dtype, copy=False)
 
     if not TYPE_CHECKING:  # else every attribute would be there
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import functools
 import math
+import multiprocessing
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from numbers import Integral
 from types import MethodType
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn import exceptions as sklearn_exceptions
+from sklearn.utils.parallel import Parallel
 
 from levelprox import exceptions
-from levelprox._runtime.deadline import limited
+from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task
@@ -44,6 +48,9 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Nothing to support."""
 
+
+_FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
+_LATE = 0.3  # seconds after that at which processes are no longer waited for
 
 Item = TypeVar("Item")
 
@@ -108,6 +115,55 @@ def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterab
                 yield result
 
         yield follow
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a job in the time that is left, also in another process.
+
+    Attributes
+    ----------
+    until : float
+        When the time is up, by `time.time`; inf without a limit.
+    parts : int
+        How many jobs are to be done until then, one after another, this one included.
+    """
+
+    until: float
+    parts: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for this job, if it begins now."""
+        return (self.until - time.time()) / self.parts
+
+
+def shares(count: int, n_jobs: int | None) -> Iterator[Share]:
+    """Return the share of each of so many jobs in the time that is left; no more once there is none.
+
+    A part of it is for the fit of all data. Time that a job leaves is there for those after it.
+    """
+    # Now, and not when joblib takes a job: it does so in other threads, which have no limit.
+    until = time.time() + seconds_to_choose()
+    workers = effective_n_jobs(n_jobs)
+    each = (Share(until, math.ceil((count - i) / workers)) for i in range(count))
+    return takewhile(lambda share: share.seconds > 0, each)
+
+
+def seconds_to_choose() -> float:
+    """Return what is left of the time limit, without a part for the fit of all data."""
+    return (1 - _FINAL_FIT) * seconds_left()
+
+
+def results_in_time(work: Iterator[Any], n_jobs: int | None, seconds: float) -> Iterator[Any]:
+    """Yield the results of delayed calls of joblib, as far as there is time; processes that are late are ended."""
+    alone = effective_n_jobs(n_jobs) == 1  # joblib then takes no timeout
+    until, timeout = time.monotonic() + seconds, None if alone or math.isinf(seconds) else seconds + _LATE
+    try:
+        yield from Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work)
+    except multiprocessing.TimeoutError:  # joblib's, which has ended the processes, if it is not a scorer's own
+        if time.monotonic() < until:
+            raise
 
 
 @contextmanager
@@ -201,7 +257,7 @@ class Steps:
         self.step = self._begun()
 
     def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
-        """A step has ended, the next begins; whether a callback wants the fit to stop.
+        """A step has ended, the next begins; whether a callback requests a stop.
 
         Parameters
         ----------

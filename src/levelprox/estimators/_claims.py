@@ -1,28 +1,32 @@
-"""What a model claims of itself, beside what its data say.
-
-A fitted model's problem and point, rebuilt from data: what the checks of both kinds of budget share.
-"""
+"""Claims of a fitted model, and its problem and point recomputed from data: shared by the checks of all budgets."""
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 
-from levelprox._typing import Vector
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit
+from levelprox.designs import Design
 from levelprox.estimators._data import Samples
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
+from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._soundness import budget_of
-from levelprox.estimators._standardization import Standardization
+from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel, Model
 from levelprox.problem import FeatureProblem, SubsetProblem
-from levelprox.subset.fit import rounding_of_margins
+from levelprox.subset.fit import Fit, rounding_of_margins
+from levelprox.subset.nonsmooth_refit import ExactRefits
+from levelprox.subset.smooth_search import SmoothSearch
 
 Figure = float | int | str | None
 
@@ -128,15 +132,45 @@ _ULPS = 64  # that coefficients may be off, in the gradient
 _ULPS_OF_MARGINS = 8  # of the terms that margins are summed from
 
 
-def task_of(
-    model: Any, design: Any, y: NDArray[Any], weight: Vector | None, more: dict[str, Any]
-) -> tuple[Task, Vector]:
+def data_of(
+    model: Any, method: str, X: object, y: Any, sample_weight: ArrayLike | None, more: dict[str, Any]
+) -> tuple[Design, Samples]:
+    """Return data for a fitted model, checked as in `fit`; X must have the same features, y the same classes.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    method : str
+        The function that takes the data, for errors.
+    X, y, sample_weight : array-like
+    more : dict
+        `offset` and `exposure` of a regressor.
+    """
+    if X is None or y is None:
+        raise InvalidInputError(f"{method} needs X and y together, got {'y' if X is None else 'X'} alone")
+    unknown = [name for name in more if is_classifier(model) or name not in ("offset", "exposure")]
+    if unknown:
+        raise TypeError(f"{method}() got an unexpected keyword argument {unknown[0]!r}")
+    data, target = model._read(X, y, reset=False, **model._reading_of_y)
+    weight = model._weights(sample_weight, data.shape[0])
+    if is_classifier(model):
+        present = np.unique(target if weight is None else target[weight > 0])
+        if not np.array_equal(present, model.classes_):
+            raise InvalidInputError(
+                f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: give data of the same "
+                "classes"
+            )
+    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+    return model._design(data), Samples(data, target, weight, given)
+
+
+def task_of(model: Any, design: Design, samples: Samples) -> tuple[Task, Vector]:
     """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
     judge = copy.copy(model)
     judge.ridge = getattr(model, "ridge_", 0.0)  # of version 0.1 there is none
     if hasattr(model, "feature_cost_"):
         judge.feature_cost = model.feature_cost_
-    prepared = judge._prepare(Samples(design, y, weight, more, design))
+    prepared = judge._prepare(replace(samples, design=design))
     fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
     own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.width)
@@ -243,3 +277,44 @@ class RecomputedFit:
 def close(found: float, claimed: float, size: float, tolerance: float = RELATIVE_TOLERANCE) -> bool:
     """Whether two figures differ by at most `tolerance` times `size`."""
     return abs(found - claimed) <= tolerance * abs(size) < math.inf
+
+
+class RefittableFit(RecomputedFit):
+    """A recomputed fit that can be refitted over other sets of features.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    task : Task
+        Of the data and the model's own scale.
+    k : int, optional
+        The most features of the model; where all sets are given, None.
+
+    Attributes
+    ----------
+    own : ndarray of int
+        The model's features, with those that are always in it and the intercept.
+    counted : ndarray of int
+        The model's features that count.
+    fit : Fit
+        The model, from which refits begin.
+    """
+
+    def __init__(self, model: Any, task: Task, k: int | None) -> None:
+        super().__init__(model, task, subset_problem(task, 0 if k is None else k))
+        support = self.problem.support(self.x)
+        self.counted = self.problem.counted(support)
+        self.own = np.union1d(support, self.problem.unpenalized).astype(np.intp)
+        self.fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
+        self.tol = SUBSET_TOLERANCE * model.tol
+        if self.problem.objective.smooth:
+            self.search = SmoothSearch(self.tol)
+            self.search.begin(subset_problem(task, self.counted.size if k is None else k))
+        else:
+            self.exact_refits = ExactRefits(self.problem)
+
+    def fitted(self, features: Features, seconds: Callable[[], float]) -> Fit:
+        """Return the fit over these features, begun at the model; `seconds` limits it where the loss has kinks."""
+        if not self.problem.objective.smooth:
+            return self.exact_refits(features, self.fit, seconds)
+        return self.search.swaps.fitted(features, self.fit)

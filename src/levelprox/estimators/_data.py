@@ -1,8 +1,9 @@
 """Data of a fit, in memory or remote: on a Dask cluster, in files (`Chunked`), on a GPU.
 
-An estimator reads X and y once, into `Samples` or `RemoteSamples`, and prepares them: classes, weights of classes,
-units. All that follows, from the objective to the certificate, is the same for both. Remote data stay where they are.
-They are described by statistics first, and the objective is then evaluated in rounds.
+An estimator reads X and y once, into `Samples` or `RemoteSamples`, and prepares them: classes, weights of classes
+(`with_class_weight`), units (`unit_of`). All that follows, from the objective to the certificate, is the same for
+both. Remote data stay where they are. They are described by statistics first, and the objective is then evaluated in
+rounds.
 """
 
 from __future__ import annotations
@@ -16,20 +17,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from levelprox._typing import Rows, Vector
-from levelprox.backends import RemoteObjective
+from levelprox._validation import option, real
+from levelprox.backends import RemoteObjective, source_of
 from levelprox.backends._base import DataSource
 from levelprox.backends.array_namespace import array_namespace, on_device
-from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
-from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Statistics
-from levelprox.designs import Design
+from levelprox.backends.partition import Form, Statistics
+from levelprox.designs import Design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.chunked import Chunked
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._input import READING, naming_the_place
-from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss
+from levelprox.losses import LogLink, Loss, Squared
 from levelprox.objectives import Model
 from levelprox.report.progress import Passes
+
+_SMALLEST_TARGET = 1e-152  # largest |y|: squares, and their sums, are numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +92,9 @@ class RemoteSamples:
     Attributes
     ----------
     source : DataSource
-    whole : RemoteSamples, optional
-        The samples that these are a fold of.
     """
 
     source: DataSource
-    whole: RemoteSamples | None = None
     _statistics: dict[tuple[bool, bool], Statistics] = field(default_factory=dict)
     _weighted: dict[bytes, RemoteSamples] = field(default_factory=dict)
 
@@ -110,12 +109,12 @@ class RemoteSamples:
         """Return the same samples, their weights multiplied by a factor for their class."""
         key = factors.tobytes()
         if key not in self._weighted:
-            self._weighted[key] = RemoteSamples(self.source.weighted(classes, factors), self.whole)
+            self._weighted[key] = RemoteSamples(self.source.weighted(classes, factors))
         return self._weighted[key]
 
     def part(self, rows: RemoteFold) -> RemoteSamples:
         """Return some of the samples."""
-        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out), self)
+        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out))
 
     @property
     def _known(self) -> Statistics:
@@ -270,3 +269,84 @@ def in_memory(*values: ArrayLike | None) -> tuple[Any, ...]:
     here: list[Any] = [one.compute() if is_dask(one) else one for one in values]  # type: ignore[union-attr]
     places = map(array_namespace, here)
     return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
+
+
+def with_class_weight(given: object, classes: NDArray[Any], y: NDArray[Any], weight: Vector | None) -> Vector | None:
+    """Return the weights of samples times those of their classes.
+
+    Parameters
+    ----------
+    given : dict, "balanced" or None
+        `class_weight` of a classifier.
+    classes : ndarray
+        Sorted; those of y.
+    y : ndarray of shape (n,)
+    weight : ndarray of shape (n,), optional
+    """
+    if given is None:
+        return weight
+    places = np.searchsorted(classes, y)
+    own = np.ones(y.size) if weight is None else weight
+    factors = class_factors(given, classes, np.asarray(np.bincount(places, own), np.float64))
+    with np.errstate(over="ignore", under="ignore"):
+        product = own * factors[places]
+        left = np.bincount(places, product)
+        if not np.all(np.isfinite(left)) or np.min(left[places]) == 0:  # of these the ratios may still be in range
+            product = (own / own.max()) * (factors / factors.max())[places]
+            left = np.bincount(places, product)
+    if np.min(left[places]) == 0:
+        empty = classes.tolist()[places[np.argmin(left[places])]]
+        raise InvalidInputError(f"class_weight leaves class {empty!r} no weight")
+    return np.asarray(product)
+
+
+def class_factors(given: object, classes: NDArray[Any], totals: Vector) -> Vector:
+    """Return the factors on the weights of the samples of each class; `totals` are the sums of these weights."""
+    if option(given) == "balanced":
+        return np.asarray(totals.sum() / (classes.size * totals), np.float64)
+    if not isinstance(given, dict):
+        raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {given!r}")
+    known = classes.tolist()
+    unknown = [key for key in given if key not in known]
+    if unknown and any(c not in given for c in known):  # else it is of a class that these samples do not have
+        raise InvalidInputError(f"class_weight has {unknown[0]!r}, which is none of the classes {known}")
+    factors = np.array([real(f"class_weight[{c!r}]", given.get(c, 1.0)) for c in known])
+    if np.any(factors <= 0) or not np.all(np.isfinite(factors)):
+        bad = known[int(np.argmax(~((factors > 0) & np.isfinite(factors))))]
+        raise InvalidInputError(f"class_weight must be positive and finite, got {given[bad]!r} for class {bad!r}")
+    return factors
+
+
+def unit_of_source(loss: Loss, source: DataSource, statistics: Statistics) -> float:
+    """Return the unit of the coefficients of standardised features, for remote data."""
+    if isinstance(loss, LogLink):
+        return 1.0
+    size = statistics.largest or 1.0
+    _check_size(size)
+    squared = isinstance(loss, Squared)
+    unit = float(statistics.y_moments.deviation[0]) if squared else source.spread(statistics.total)
+    return unit if unit > 0 else size
+
+
+def _check_size(size: float) -> None:
+    if not _SMALLEST_TARGET < size < 1 / _SMALLEST_TARGET:
+        raise InvalidInputError(
+            f"y is of the size of {size:.3g}, and squares of that are beyond float64; take another unit"
+        )
+
+
+def unit_of(loss: Loss, y: Vector, weight: Vector | None) -> float:
+    """Return the unit of the coefficients of standardised features."""
+    if isinstance(loss, LogLink):
+        return 1.0
+    share = np.full(y.size, 1 / y.size) if weight is None else weight / weight.sum()
+    size = float(np.max(np.abs(y), initial=0.0, where=share > 0)) or 1.0
+    _check_size(size)
+    scaled = np.where(share > 0, y, 0.0) / size
+    if isinstance(loss, Squared):
+        unit = float(np.sqrt(np.sum(share * (scaled - np.sum(share * scaled)) ** 2)))
+    else:
+        order = np.argsort(scaled, kind="stable")
+        middle = scaled[order][np.searchsorted(np.cumsum(share[order]), 0.5)]
+        unit = float(np.sum(share * np.abs(scaled - middle)))
+    return unit * size if unit > 0 else size

@@ -21,8 +21,8 @@ from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.driver.checkpoint import SavedState
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._parameters import Budget
-from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model
@@ -292,7 +292,7 @@ class FixedRidgeFit:
         return problem.cut(x)
 
     def constraint_at(self, level: float) -> Constraint:
-        """Return the constraint, with a slope smaller by ulps where `level` is a whole number of caps but for rounding.
+        """Return the constraint, with a slope smaller by ulps if `level` is an integer number of caps up to rounding.
 
         m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
         """

@@ -1,4 +1,4 @@
-"""What a user brings as X and y: what is refused, and the row, column or entry that an error is about.
+"""Checks of X and y, with errors that name the row, column or entry.
 
 Conversions are scikit-learn's, and so are its errors; here they learn where the culprit is.
 """
@@ -19,10 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._typing import Vector
-from levelprox._validation import as_array, finite, is_number, real_array
-from levelprox.backends.dispatch import is_remote, library_of
-from levelprox.backends.statistics import is_missing
-from levelprox.designs import Design, as_design
+from levelprox._validation import as_array, finite, is_missing, is_number, real_array
+from levelprox.designs import Design, as_design, is_remote, library_of
 from levelprox.designs._base import column_name, rounding
 from levelprox.estimators._parameters import Parameters
 from levelprox.exceptions import InvalidInputError

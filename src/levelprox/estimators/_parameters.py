@@ -1,4 +1,4 @@
-"""Parameters of estimators: budgets, and the checks that all estimators share."""
+"""Parameters of estimators: budgets, checks that all estimators share, constraints and losses by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from sklearn.base import BaseEstimator
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import finite, option, real, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox.constraints import Constraint
+from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp, Rescaled
 from levelprox.constraints.costs import checked_budget
-from levelprox.estimators._names import FeatureNames, costs_of
+from levelprox.estimators._features import FeatureNames, costs_of
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.losses import Loss
+from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
 from levelprox.methods.subsolvers import Subsolver
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
@@ -28,6 +29,9 @@ from levelprox.subset.result import SubsetRecord
 #: Called with the record of each step; returning True stops the fit.
 Callback = Callable[[Record | SubsetRecord], "bool | None"]
 
+#: Numbers of features tried where neither n_features nor level is given, as far as there are features. An information
+#: criterion takes those with `SAMPLES_PER_FEATURE` samples for each feature: it is for few features for their samples.
+DEFAULT_GRID = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 #: Numbers of features, levels and costs of a path where none are given.
 _MOST_COUNTS, _LEVELS = 30, 20
 #: Default number of features: one for this many samples or, of classes, samples of the rarest class (the rule of ten
@@ -58,7 +62,7 @@ class Budget:
 
     @property
     def key(self) -> tuple[float, float | None]:
-        """What tells candidates of a grid apart."""
+        """Return the values that distinguish candidates of a grid."""
         return self.value, self.ridge
 
     @property
@@ -119,6 +123,24 @@ def budgets_of(n_features: Any, level: Any) -> list[Budget]:
         raise InvalidInputError(f"n_features must be a list of integers, got shape {np.shape(n_features)}")
     given = [n_features] if np.ndim(n_features) == 0 else list(n_features)
     return [Budget(features=k) for k in sorted({whole("n_features", k) for k in given})]
+
+
+def default_budgets(most: int) -> list[Budget]:
+    """Return numbers of features up to a largest one, which is among them where it is small."""
+    last = min(most, DEFAULT_GRID[-1])
+    return [Budget(features=k) for k in (*(k for k in DEFAULT_GRID if k < last), last)]
+
+
+def ridges_of(ridge: Any) -> list[float]:
+    """Return the ridges of a grid, the largest first; none where there is no grid."""
+    if isinstance(ridge, str) or np.ndim(ridge) == 0:
+        return []
+    given = np.asarray(finite("ridge", real_array("ridge", ridge)), np.float64)
+    if given.ndim != 1 or not given.size:
+        raise InvalidInputError(f"ridge must be a number, 'auto' or a list of numbers, got shape {given.shape}")
+    if np.any(given < 0):
+        raise InvalidInputError(f"ridge must not be negative, got {given.min():g}")
+    return [float(one) for one in np.unique(given)[::-1]]
 
 
 @dataclass(eq=False, repr=False)
@@ -202,7 +224,7 @@ class Parameters(BaseEstimator):
         return costs
 
     def _check_one(self, name: str, value: object) -> None:
-        """Refuse several budgets, and words that ask for a choice: another class chooses."""
+        """Raise an error for several budgets: the CV estimators choose."""
         if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
             kind = "an integer of at least 0" if name == "n_features" else "a real number"
             raise InvalidInputError(
@@ -211,7 +233,7 @@ class Parameters(BaseEstimator):
             )
 
     def _check_for(self, budget: Budget) -> None:
-        """Refuse parameters that would have no effect."""
+        """Raise an error for parameters that would have no effect."""
         if budget.features is None:
             return
         for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
@@ -278,3 +300,77 @@ def boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+#: Of the unit of the coefficients: a coefficient this large costs one feature.
+THRESHOLD = 0.1
+
+#: Constraints by name, in the units of the data: a coefficient of `threshold` (of scale_ · coef_) costs about one.
+#:
+#:     mcp, scad      cost 1 from the threshold on
+#:     exp            1 − exp(−3 t/threshold): 0.95 at the threshold, at most 1
+#:     negative_lp    1 − 1/(1 + 9 t/threshold): 0.9 at the threshold, at most 1
+#:     log            log(1 + 10 t/threshold)/log(11): 1 at the threshold, growing ever more slowly
+#:     lp             (t/threshold + 0.01)^½ − 0.1: 0.9 at the threshold, growing like √t
+#:     l1             t itself: a level is a bound on Σ |scale_ · coef_|
+NAMED_CONSTRAINTS: dict[str, Callable[[float], Constraint]] = {
+    "mcp": MCP.from_threshold,
+    "scad": SCAD.from_threshold,
+    "exp": lambda threshold: Exp(3 / threshold),
+    "negative_lp": lambda threshold: NegativeLp(-1.0, 9 / threshold),
+    "log": lambda threshold: Rescaled(Log(10.0), threshold),
+    "lp": lambda threshold: Rescaled(Lp(0.5, 0.01), threshold),
+    "l1": lambda threshold: L1(),
+}
+
+
+def constraint_of(constraint: object, unit: float) -> Constraint:
+    """Return the constraint; that of a name has the threshold 0.1 · unit."""
+    if isinstance(constraint, Constraint):
+        return constraint
+    if isinstance(constraint, str) and option(constraint) in NAMED_CONSTRAINTS:
+        return NAMED_CONSTRAINTS[option(constraint)](THRESHOLD * unit)
+    if isinstance(constraint, type):
+        raise InvalidInputError(f"constraint is the class {constraint.__name__}; did you forget ()?")
+    near = get_close_matches(str(option(constraint)), NAMED_CONSTRAINTS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    names = ", ".join(NAMED_CONSTRAINTS)
+    raise InvalidInputError(f"constraint must be a Constraint or one of {names}, got {constraint!r}{hint}")
+
+
+CLASSIFICATION_LOSSES = ("logistic", "squared_hinge", "hinge", "sigmoid")
+REGRESSION_LOSSES = ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy")
+#: Names of losses in other libraries.
+_OTHER_NAMES = {
+    "squared": ("mse", "squared_error", "squared_loss", "least_squares", "ls", "l2", "ols", "gaussian", "normal"),
+    "absolute": ("mae", "absolute_error", "l1", "lad"),
+    "quantile": ("pinball",),
+    "logistic": ("log_loss", "log", "logit", "binomial", "bernoulli", "cross_entropy", "deviance"),
+    "hinge": ("svm",),
+}
+_OF_ALL_CLASSES = ("softmax", "multinomial")
+
+
+def loss_of(loss: object, names: tuple[str, ...]) -> Loss:
+    """Return the loss, one of `names` or an object of their kind."""
+    if isinstance(loss, Loss) and (loss.kind == "margin") == (names is CLASSIFICATION_LOSSES):
+        return loss
+    if isinstance(loss, str) and option(loss) in names:
+        return loss_by_name(option(loss))
+    raise InvalidInputError(f"loss must be one of {', '.join(names)} or such a Loss, got {loss!r}{_hint(loss, names)}")
+
+
+def _hint(loss: object, names: tuple[str, ...]) -> str:
+    if isinstance(loss, type):
+        return "; did you forget ()?"
+    if isinstance(loss, int | float | np.number):
+        return f"; a number of features is given as n_features={loss}"
+    if option(loss) in _OF_ALL_CLASSES and names is CLASSIFICATION_LOSSES:
+        return "; use loss='logistic', multi_class='softmax'"
+    name = loss.name if isinstance(loss, Loss) else str(option(loss))
+    if name in {kind.name for kind in LOSS_TYPES} | {*_OF_ALL_CLASSES}:
+        other = "regression: SparseRegressor" if names is CLASSIFICATION_LOSSES else "classification: SparseClassifier"
+        return f", which is for {other}"
+    near = [one for one in names if name.lower() in _OTHER_NAMES.get(one, ())]
+    near = near or get_close_matches(name.lower(), names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, cast
@@ -18,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from levelprox._typing import FloatArray, Vector
 from levelprox.backends.array_namespace import array_namespace
 from levelprox.backends.device_design import DeviceDesign
-from levelprox.backends.dispatch import is_dask, is_remote
-from levelprox.designs import as_design
+from levelprox.designs import as_design, is_dask, is_remote
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._data import check_collection, place_of
 from levelprox.estimators._input import check_in_memory, naming_the_place
@@ -37,7 +38,52 @@ def selects(model: Any) -> bool:
 
 
 class Selector(TransformerMixin):
-    """Which features have a nonzero coefficient, of any class; `transform` keeps their columns."""
+    """The predictions of a fitted model, and its features: `transform` keeps their columns."""
+
+    @property
+    def takes_zeros(self) -> bool:
+        """Whether a target may be 0."""
+        return True
+
+    def _margins(self, X: object) -> FloatArray:
+        """Return Z = X coef' + intercept, of shape (n, width)."""
+        design = self.check_features(X)
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        used = np.flatnonzero(np.any(coef, axis=0))
+        part = design.view(used) if used.size else None
+        margins = np.empty((design.shape[0], coef.shape[0]))
+        for k, row in enumerate(coef):
+            margins[:, k] = intercept[k] if part is None else part.matvec(row[used].astype(np.float64)) + intercept[k]
+        return margins.astype(design.dtype, copy=False)
+
+    def mean_loss(
+        self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: ArrayLike | None
+    ) -> float:
+        """Return the mean loss of the predictions for X, without the ridge.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+            Or what `check_features` returns.
+        y : array-like of shape (n_samples,)
+            Of a classifier, classes of the fit.
+        sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            `offset` and `exposure` of a regressor, as in `fit`.
+
+        Returns
+        -------
+        float
+        """
+        target = self._target(y)
+        return float(self._mean_loss(X, target, self._weights(sample_weight, target.size), **fit_params))
+
+    def _target(self, y: ArrayLike) -> NDArray[Any]:
+        return np.asarray(y, np.float64)
+
+    @abstractmethod
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        """Return ψ of other samples, at the fit."""
 
     @property
     def selected_features_(self) -> NDArray[np.intp]:
@@ -100,7 +146,7 @@ class Selector(TransformerMixin):
 
         Returns
         -------
-        SparseClassifier, SparseRegressor or one of their CV twins
+        SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             With the same coefficients.
         """
         model = copy.copy(self)

@@ -19,7 +19,7 @@ from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
 from levelprox.constraints.costs import Costs
 from levelprox.driver.run_identity import Fingerprint
-from levelprox.estimators._names import FeatureNames
+from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
@@ -118,7 +118,7 @@ def _width(model: Any) -> int:
 
 
 def _check_budget(model: Any) -> None:
-    """What every model of ours obeys, exactly."""
+    """Check what holds exactly for every model."""
     weight = model._feature_weight(budget_of(model), model.n_features_in_)
     sizes = sizes_of(model)
     least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)

@@ -9,7 +9,6 @@ model's own features, which for a model of at most k features is the model itsel
 from __future__ import annotations
 
 import math
-import multiprocessing
 import time
 import warnings
 from collections import Counter
@@ -19,21 +18,24 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.base import is_classifier
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
 from levelprox._runtime.deadline import seconds_left
 from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
 from levelprox.designs import Design
-from levelprox.estimators._callbacks import check_verbose_and_callback, with_estimator_warnings
-from levelprox.estimators._claims import RecomputedFit, subset_problem, task_of
+from levelprox.estimators._callbacks import (
+    Share,
+    check_verbose_and_callback,
+    results_in_time,
+    with_estimator_warnings,
+)
+from levelprox.estimators._claims import RefittableFit, task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._fold_fits import Share, fitted_under
+from levelprox.estimators._fold_fits import fits_under, prepared
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted, warn
@@ -45,15 +47,12 @@ from levelprox.report.stability import FeatureSet, Stability
 from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
-from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
-from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.nonsmooth_refit import ExactFit
 
 Set = tuple[int, ...]
 
 _COMPARED = 100  # sets that are refitted to all data
 _FITS = 0.8  # of the time limit: what fits of subsamples may take, the rest is for refits to all data
-_LATE = 0.3  # seconds after that at which processes are no longer waited for
-_OWN = {"n_features", "level", "verbose", "callback", "checkpoint", "resume", "warm_start", "time_limit", "device"}
 
 
 def resampled(
@@ -113,24 +112,22 @@ def _drawn(rng: np.random.Generator, groups: list[Rows], sizes: list[int]) -> Ro
 def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | None) -> Iterator[tuple[Set, bool]]:
     """Return what each subsample selects, and whether its fit diverges, as far as there is time."""
     verbose, _ = check_verbose_and_callback(model)
-    single, budget = _single_of(model), budget_of(model)
-    seconds, workers = _FITS * seconds_left(), effective_n_jobs(n_jobs)
-    until = time.time() + seconds
+    single = model._single().set_params(time_limit=None, device=None, warm_start=False)
+    single.set_params(**model._by_index(model.n_features_in_))
+    if "ridge" in (chosen := getattr(model, "best_params_", {})):
+        single.set_params(ridge=chosen["ridge"])
+    budget, seconds = budget_of(model), _FITS * seconds_left()
     # A fit that is cut short does not count, so that each may take all that is left.
-    work = (delayed(_fit)(Share(until, 1), single, samples, rows, budget) for rows in drawn)
-    timeout = None if workers == 1 or math.isinf(seconds) else seconds + _LATE
+    share = Share(time.time() + seconds, 1)
+    work = (delayed(_fit)(share, single, samples, rows, budget) for rows in drawn)
     with ExitStack() as stack:
         title = f"{type(model).__name__}.stability"
         progress = stack.enter_context(showing(title, len(drawn), "subsamples")) if verbose else None
-        try:
-            for outcome in Parallel(n_jobs=n_jobs, return_as="generator", timeout=timeout)(work):
-                if progress is not None:
-                    progress.advance()
-                if outcome is not None:
-                    yield outcome
-        except multiprocessing.TimeoutError:  # joblib's, which has ended the processes
-            if time.time() < until:
-                raise
+        for outcome in results_in_time(work, n_jobs, seconds):
+            if progress is not None:
+                progress.advance()
+            if outcome is not None:
+                yield outcome
 
 
 @with_estimator_warnings
@@ -138,20 +135,11 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:
         return None
-    (found,) = fitted_under(share, single, samples, rows, [budget])
+    (found,) = fits_under(share, lambda: prepared(single, samples, rows, budget), [budget])
     model = found.model
     if model.status_ is Status.TIME_LIMIT:
         return None
     return tuple(model.selected_features_.tolist()), found.diverging
-
-
-def _single_of(model: Any) -> Any:
-    """Return the estimator for one budget, with the same parameters, without progress and callbacks."""
-    kind = getattr(type(model), "_single_type", type(model))
-    shared = (set(kind._get_param_names()) & set(model._get_param_names())) - _OWN
-    given = {name: getattr(model, name) for name in shared}
-    given |= {name: value for name, value in getattr(model, "best_params_", {}).items() if name == "ridge"}
-    return kind(**given)
 
 
 def _stability(
@@ -194,7 +182,7 @@ def _compared(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            task, _ = task_of(model, design, samples.y, samples.weight, samples.more)
+            task, _ = task_of(model, design, samples)
             refits = Contributions(model, task)
             base, scale, local = refits.base.psi, refits.scale, refits.is_local
             comparable = scale > refits.enough
@@ -241,7 +229,7 @@ class Refit:
     checked: bool
 
 
-class Contributions(RecomputedFit):
+class Contributions(RefittableFit):
     """Refits of a fitted model's problem.
 
     Parameters
@@ -252,10 +240,6 @@ class Contributions(RecomputedFit):
 
     Attributes
     ----------
-    own : ndarray of int
-        The model's features, with those that are always in it and the intercept.
-    counted : ndarray of int
-        The model's features that count.
     base : Refit
         The loss refitted over `own`.
     null_loss : float
@@ -265,17 +249,9 @@ class Contributions(RecomputedFit):
     """
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, subset_problem(task, 0))  # all sets are given
+        super().__init__(model, task, None)
         self.objective = cast(Model, self.problem.objective)
-        self.counted = self.problem.counted(self.problem.support(self.x))
-        self.own = np.union1d(self.problem.support(self.x), self.problem.unpenalized).astype(np.intp)
-        self.fit: Fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
         self.enough = _CHECKED * abs(self.null.psi - self.objective.infimum)
-        if self.objective.smooth:
-            self.search = SmoothSearch(SUBSET_TOLERANCE * model.tol)
-            self.search.begin(subset_problem(task, self.counted.size))
-        else:
-            self.exact_refits = ExactRefits(self.problem)
         self.null_loss = self.refitted(self.problem.unpenalized).psi
         self.fit = self._fitted(self.own)
         self.base = self._judged(self.fit)
@@ -308,9 +284,7 @@ class Contributions(RecomputedFit):
         if not features.size:
             origin = self.objective.origin
             return Fit(features, np.empty(0), self.objective.value_of(origin), origin, gap=0.0)
-        if not self.objective.smooth:
-            return self.exact_refits(features, self.fit, seconds_left)
-        return self.search.swaps.fitted(features, self.fit)
+        return self.fitted(features, seconds_left)
 
     def _judged(self, fit: Fit) -> Refit:
         left = fit.error if isinstance(fit, ExactFit) else fit.gap + fit.resolution

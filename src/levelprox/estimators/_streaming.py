@@ -17,10 +17,9 @@ from levelprox.designs import RunningMoments
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import OF_A_FIT
 from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
-from levelprox.estimators._names import constraint_of
-from levelprox.estimators._parameters import Budget, boolean
-from levelprox.estimators._standardization import Standardization
+from levelprox.estimators._parameters import Budget, boolean, constraint_of
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
@@ -82,7 +81,7 @@ class Streaming(SparseLinearModel):
     def _take_in(
         self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]
     ) -> Self:
-        """One more batch; nothing is changed should it be refused."""
+        """Add a batch; nothing changes if it raises an error."""
         design = self._design(X)
         d = design.shape[1]
         settings = self._settings()

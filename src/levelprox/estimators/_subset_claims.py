@@ -18,16 +18,13 @@ from levelprox._best_subset import best_subset
 from levelprox._typing import Features
 from levelprox.certificate.residual import relative_stationarity
 from levelprox.constraints.costs import Costs
-from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RecomputedFit, subset_problem
+from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RefittableFit
+from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._names import FeatureNames
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset.fit import Fit
-from levelprox.subset.nonsmooth_refit import ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit
 from levelprox.subset.result import Exchanges, SubsetCertificate
-from levelprox.subset.smooth_search import SmoothSearch
 
 _GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain
 _SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
@@ -76,25 +73,15 @@ class _Additions:
         return f"{best}; {self.refitted} of {self.total} refitted"
 
 
-class SubsetClaims(RecomputedFit):
+class SubsetClaims(RefittableFit):
     """Claims of a fit of at most k features."""
 
     def __init__(self, model: Any, task: Task) -> None:
-        super().__init__(model, task, subset_problem(task, int(model.level_)))
-        self.features = self.problem.support(self.x)
-        self.counted = self.problem.counted(self.features)
-        self.own = np.union1d(self.features, self.problem.unpenalized).astype(np.intp)
-        self.fit = Fit(self.own, self.x[self.problem.coordinates(self.own)], self.psi, np.empty(0))
-        self.tol = SUBSET_TOLERANCE * model.tol
+        super().__init__(model, task, int(model.level_))
         self.costs: Costs | None = None
         if task.feature_cost is not None:
             size, own = self.problem.n_features, self.problem.objective.unpenalized
             self.costs = Costs.of(task.feature_cost, model.budget_, size, own, self.problem.unpenalized)
-        if self.problem.objective.smooth:
-            self.search = SmoothSearch(self.tol)
-            self.search.begin(subset_problem(task, int(model.level_)))
-        else:
-            self.exact_refits = ExactRefits(self.problem)
 
     def claims(self, prove: bool) -> list[Claim]:
         """Return one claim for each figure; `prove` refits all further features and examines all swaps."""
@@ -169,10 +156,9 @@ class SubsetClaims(RecomputedFit):
 
     def _refitted_and_bounded(self, features: Features) -> tuple[float, float]:
         """Return ψ minimised over these features, and what it is at least; −inf where that is not known."""
-        if not self.problem.objective.smooth:
-            exact = self.exact_refits(features, self.fit, lambda: _REFIT_SECONDS)
-            return exact.psi, exact.psi - exact.error
-        fit = self.search.swaps.fitted(features, self.fit)
+        fit = self.fitted(features, lambda: _REFIT_SECONDS)
+        if isinstance(fit, ExactFit):
+            return fit.psi, fit.psi - fit.error
         return fit.psi, max(fit.lower_bound, self.problem.objective.infimum)
 
     def _agreement(self, gain: float = 0.0) -> float:
@@ -182,7 +168,7 @@ class SubsetClaims(RecomputedFit):
         return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * null
 
     def _gain_tolerance(self, gain: float = 0.0) -> float:
-        """Return by how much the figures of an honest fit may differ: by rounding, and where it diverges."""
+        """Return by how much the figures of a correct fit may differ: by rounding, and where it diverges."""
         tolerance = self._agreement(gain)
         if self.model.status_ is Status.DIVERGING:  # larger coefficients gain all that is left
             tolerance += max(self.psi - self.problem.objective.infimum, 0.0)
@@ -223,7 +209,7 @@ class SubsetClaims(RecomputedFit):
         more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
         possible = found.claimed_gain < told.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
-            right = None  # refits that are not known to be optimal may end elsewhere
+            right = None  # refits that are not known to be optimal may end at another minimum
         if right and apart > self._agreement(found.gain):
             right = None
         return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]

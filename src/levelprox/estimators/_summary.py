@@ -1,4 +1,4 @@
-"""What a fitted model tells a person: summary, print, and how stable its selection is.
+"""Text about a fitted model: summary, print, and stability of its selection.
 
 What a notebook shows of an estimator: scikit-learn's diagram and, once it is fitted, the certificate below it.
 """
@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils import estimator_html_repr
@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from levelprox._runtime.deadline import limited
 from levelprox._runtime.threads import one_blas_thread
-from levelprox._typing import RandomState, Vector
+from levelprox._typing import RandomState
 from levelprox._validation import nonnegative
 from levelprox.designs import Design
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._callbacks import with_estimator_warnings
-from levelprox.estimators._claims import task_of
+from levelprox.estimators._claims import data_of, task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
@@ -82,7 +82,7 @@ class Summarising:
             if sample_weight is not None or any(value is not None for value in more.values()):
                 raise InvalidInputError("summary() takes sample_weight, offset and exposure together with X and y")
             return summary_of(self, _kept(self), notes=(_WITHOUT_DATA,))
-        design, samples = data_of(self, "summary", X, y, sample_weight, more)
+        design, samples = data_of(self, f"{type(self).__name__}.summary", X, y, sample_weight, more)
         with limited(_seconds(self)), warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the notes say it
             return _summary_of_data(self, design, samples)
@@ -116,7 +116,7 @@ class Summarising:
         fraction : float, default=0.5
             Which part of the samples each has.
         random_state : int, RandomState, Generator or None, default=None
-            Draws the subsamples. With an int the answer is the same in every call, whatever `n_jobs` is.
+            Draws the subsamples. With an int the result is the same in every call, for any `n_jobs`.
         n_jobs : int, optional
             Processes that fit subsamples (joblib).
         sample_weight : array-like of shape (n_samples,), optional
@@ -131,35 +131,9 @@ class Summarising:
             `StabilityDisplay.from_stability` draws it.
         """
         check_is_fitted(self)
-        design, samples = data_of(self, "stability", X, y, sample_weight, more)
+        design, samples = data_of(self, f"{type(self).__name__}.stability", X, y, sample_weight, more)
         with limited(_seconds(self)), one_blas_thread():
             return resampled(self, design, samples, n_resamples, fraction, random_state, n_jobs)
-
-
-def data_of(
-    model: Any, method: str, X: object, y: Any, sample_weight: ArrayLike | None, more: dict[str, Any]
-) -> tuple[Design, Samples]:
-    """Return data for a fitted model, checked as in `fit`; X must have the same features, y the same classes."""
-    if X is None or y is None:
-        raise InvalidInputError(f"{method} needs X and y together, got {'y' if X is None else 'X'} alone")
-    allowed = () if is_classifier(model) else ("offset", "exposure")
-    unknown = [name for name in more if name not in allowed]
-    if unknown:
-        raise TypeError(f"{type(model).__name__}.{method}() got an unexpected keyword argument {unknown[0]!r}")
-    data, target = model._read(X, y, reset=False, **({} if is_classifier(model) else {"y_numeric": True}))
-    weight: Vector | None = model._weights(sample_weight, data.shape[0])
-    if is_classifier(model):
-        _check_classes(model, target, weight)
-    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
-    return model._design(data), Samples(data, target, weight, given)
-
-
-def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
-    present = np.unique(y if weight is None else y[weight > 0])
-    if not np.array_equal(present, model.classes_):
-        raise InvalidInputError(
-            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: give data of the same classes"
-        )
 
 
 def _kept(model: Any) -> set[int]:
@@ -176,7 +150,7 @@ def _summary_of_data(model: Any, design: Design, samples: Samples) -> ModelSumma
     notes, same = _notes_on_data(model, design, samples)
     measured: dict[str, Any] = {"n_samples": int(samples.y.size), **_scores(model, design, samples)}
     try:
-        task, _ = task_of(model, design, samples.y, samples.weight, samples.more)
+        task, _ = task_of(model, design, samples)
         found = Contributions(model, task)
     except TimeoutError:
         why = "time_limit ended before any refit: no feature was examined."
@@ -220,7 +194,7 @@ def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
         scores["auc"] = float(roc_auc_score(y[rows] == model.classes_[1], z, **options))
     elif hasattr(here, "predict_proba"):
         p = here.predict_proba(design)[rows].astype(np.float64)
-        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 but for its rounding
+        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 up to rounding
         scores["auc"] = float(roc_auc_score(y[rows], p, multi_class="ovr", labels=model.classes_, **options))
     return scores
 

@@ -1,12 +1,12 @@
 """Whether what a fitted model claims of itself holds: all of it recomputed from data that are brought along.
 
 Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
-intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are computed afresh:
+intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are recomputed:
 
     ψ, scale of ∇ψ      within 1e-9 of themselves, ψ also within the rounding of margins
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     costs               no more than the budget, by exact sums
-    KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
+    KKT, stationarity   no more than claimed, up to 1e-9 and the effect of rounding coef_ and intercept_ on the margins
     multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it
     columns             scale_ and the constraint's numbers within 1e-9
@@ -25,8 +25,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from levelprox._runtime.threads import one_blas_thread
@@ -40,6 +39,7 @@ from levelprox.estimators._claims import (
     Claims,
     RecomputedFit,
     close,
+    data_of,
     task_of,
 )
 from levelprox.estimators._fit import Task
@@ -98,31 +98,18 @@ def certify_model(
     check_is_fitted(model)
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")
-    target: NDArray[Any]
-    data, target = model._read(X, y, reset=False, **({} if is_classifier(model) else {"y_numeric": True}))
-    design, weight = model._design(data), model._weights(sample_weight, data.shape[0])
-    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
+    design, samples = data_of(model, "certify_model", X, y, sample_weight, more)
     known = getattr(model, "data_fingerprint_", None)
-    differences = None if known is None else known.differences(fingerprint(design, target, weight, **given))
-    _check_classes(model, target, weight)
+    given = fingerprint(design, samples.y, samples.weight, **samples.more)
+    differences = None if known is None else known.differences(given)
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
-        task, scale = task_of(model, design, target, weight, given)
+        task, scale = task_of(model, design, samples)
         if hasattr(model, "constraint_"):
             figures = LevelClaims(model, task).claims()
         else:
             figures = SubsetClaims(model, task).claims(prove)
     return Claims((*figures, _scale_claim(model, scale), *_claims_of_the_run(model)), differences)
-
-
-def _check_classes(model: Any, y: NDArray[Any], weight: Vector | None) -> None:
-    if not is_classifier(model):
-        return
-    present = np.unique(y if weight is None else y[weight > 0])
-    if not np.array_equal(present, model.classes_):
-        raise InvalidInputError(
-            f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: it claims nothing of such data"
-        )
 
 
 def _scale_claim(model: Any, scale: Vector) -> Claim:
@@ -230,7 +217,7 @@ class LevelClaims(RecomputedFit):
         return Claim("KKT residual", told.kkt, found.kkt, holds)
 
     def _possible_gain_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
-        """Compare the possible gain, but for what rounded coefficients change in residuals and in ψ."""
+        """Compare the possible gain, up to the effect of rounded coefficients on residuals and ψ."""
         if told.possible_gain is None or found.possible_gain is None:
             return Claim("possible gain", told.possible_gain, None, None)
         of_residuals = (allowed * told.scale) ** 2 / self.problem.objective.curvature
@@ -246,7 +233,7 @@ class LevelClaims(RecomputedFit):
         return Claim("scale of the gradient", told.scale, found, close(found, told.scale, told.scale))
 
     def _float32_tolerance(self) -> float:
-        """Return what lies between a fit in float64 and its coefficients in float32, of which certificate_ speaks."""
+        """Return the difference between a fit in float64 and its coefficients in float32, those of certificate_."""
         kind = self.model.coef_.dtype
         return 0.0 if kind == np.float64 else self.residual_tolerance(float(np.finfo(kind).eps))
 

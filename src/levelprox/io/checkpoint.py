@@ -1,8 +1,8 @@
 """Checkpoints: the state of a run in a file, so that it can be resumed after a crash.
 
 The last two states are kept, `path` and `path.previous`, each written atomically (atomic.py) and with a checksum
-(container.py): after a crash at any moment one of them can be read. While a run uses a checkpoint, a lock on `path.lock`
-keeps other runs out; it ends with the process.
+(container.py): after a crash at any moment one of them can be read. While a run uses a checkpoint, a lock on
+`path.lock` keeps other runs out; it ends with the process.
 """
 
 from __future__ import annotations

@@ -441,13 +441,13 @@ def test_claims_hold_for_the_chosen_ridge(loss: str, seed: int) -> None:
 
 def test_a_separable_fit_examines_swaps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both searches, with and without a ridge, used to do all."""
-    shown, plain = [], SmoothSearch._shown
+    shown, plain = [], SmoothSearch._examine_swaps
 
     def noted(self: Any) -> Any:
         shown.append(self.objective.ridge)
         return plain(self)
 
-    monkeypatch.setattr(SmoothSearch, "_shown", noted)
+    monkeypatch.setattr(SmoothSearch, "_examine_swaps", noted)
     X, y = load_breast_cancer(return_X_y=True)
     model = SparseClassifier(n_features=8).fit(X[:200], y[:200])
     assert model.ridge_ > 0 and len(shown) == 1 and shown[0] is not None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset
-from levelprox.subset import smooth_search as search
+from levelprox.subset.monitor import Monitor
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, Table, bits, check_subset, searched, solved, table
 
@@ -144,7 +144,7 @@ def test_time_limits_leave_the_best_so_far(monkeypatch):
     values = []
     for looks in [*range(1, 60, 4), 10**6]:
         left = iter([1.0] * looks)
-        monkeypatch.setattr(search.SmoothSearch, "_left", lambda self, left=left: next(left, 0.0))
+        monkeypatch.setattr(Monitor, "seconds_left", lambda self, left=left: next(left, 0.0))
         found = searched(whole.objective, 3)
         assert (found.status is Status.TIME_LIMIT) == (looks < 10**6)
         assert found.psi <= null * (1 + 1e-12)

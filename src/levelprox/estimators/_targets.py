@@ -1,37 +1,48 @@
-"""What classifiers share: classes, weights of classes, margins to classes and probabilities."""
+"""Classifiers and regressors: their targets, predictions and scores."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import option, real
+from levelprox._validation import check_labels, option, real_array
 from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import check_labels
+from levelprox.designs import is_remote
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import available_if
-from levelprox.estimators._data import Prepared, RemoteSamples, Samples, in_memory
-from levelprox.estimators._names import CLASSIFICATION_LOSSES, loss_of
-from levelprox.estimators._parameters import Budget, boolean
+from levelprox.estimators._data import (
+    Prepared,
+    RemoteSamples,
+    Samples,
+    class_factors,
+    elementwise,
+    in_memory,
+    unit_of,
+    unit_of_source,
+    with_class_weight,
+)
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._input import one_each
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES, Budget, boolean, loss_of
 from levelprox.estimators._prediction import dispatched
-from levelprox.estimators._standardization import Standardization
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.losses import Logistic, Loss, Multinomial
+from levelprox.losses import Logistic, LogLink, Loss, Multinomial
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 
 
 def _has_probabilities(model: Classification) -> bool:
-    """Whether the loss is a likelihood; the error says why not."""
+    """Return whether the loss is a likelihood; raise with the reason if not."""
     if not isinstance(model.loss_, Logistic):
         raise AttributeError(
             f"loss={model.loss!r} is no likelihood and gives no probabilities; loss='logistic' does. Its margins are "
@@ -51,7 +62,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     @dispatched
     def decision_function(self, X: object) -> FloatArray:
-        """The margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
+        """Return the margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
         Parameters
         ----------
@@ -62,7 +73,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
     @dispatched
     def predict(self, X: object) -> NDArray[Any]:
-        """The class of the largest margin.
+        """Return the class of the largest margin.
 
         Parameters
         ----------
@@ -74,7 +85,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
     @available_if(_has_probabilities)
     @dispatched
     def predict_proba(self, X: object) -> FloatArray:
-        """Probability of each class, for the logistic loss; the columns are those of `classes_`.
+        """Return the probability of each class, for the logistic loss; the columns are those of `classes_`.
 
         Of more than two classes one against the others (multi_class="ovr"), the probabilities of each class are
         divided by their sum.
@@ -88,7 +99,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return np.hstack([expit(-z), expit(z)])
         if self.multi_class_ == "softmax":
             return Multinomial.probabilities(np.ascontiguousarray(z, np.float64)).astype(z.dtype)
-        # Divided by the largest first: all of them may be too small to be told from 0.
+        # Divided by the largest first: all of them may underflow.
         log_p = -np.logaddexp(0, -z.astype(np.float64))
         p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
@@ -96,7 +107,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
     @available_if(_has_probabilities)
     @dispatched
     def predict_log_proba(self, X: object) -> FloatArray:
-        """Logarithms of `predict_proba`.
+        """Return logarithms of `predict_proba`.
 
         Parameters
         ----------
@@ -106,7 +117,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             return np.asarray(np.log(self.predict_proba(X)))
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of samples whose class is predicted.
+        """Return the share of samples whose class is predicted.
 
         Parameters
         ----------
@@ -121,7 +132,12 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
         self.classes_ = np.unique(y)
         self._check_two()
-        return y, self._with_class_weight(y, weight), 1.0, 1 if self.classes_.size == 2 else self.classes_.size
+        return (
+            y,
+            with_class_weight(self.class_weight, self.classes_, y, weight),
+            1.0,
+            1 if self.classes_.size == 2 else self.classes_.size,
+        )
 
     def _prepare_source(self, samples: RemoteSamples) -> Prepared:
         loss, intercept = self.loss_, boolean("fit_intercept", self.fit_intercept)
@@ -132,7 +148,9 @@ class Classification(ClassifierMixin, SparseLinearModel):
         self._check_two()
         total = statistics.total
         if self.class_weight is not None:
-            samples = samples.weighted(self.classes_, self._class_factors(statistics.class_weights))
+            samples = samples.weighted(
+                self.classes_, class_factors(self.class_weight, self.classes_, statistics.class_weights)
+            )
             statistics = samples.statistics(loss, True, measured)
         form = Form(
             loss, intercept, classes=self.classes_, softmax=self.multi_class_ == "softmax" and self.classes_.size > 2
@@ -157,7 +175,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(y)
 
     def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
-        return self._with_class_weight(y, weight)
+        return with_class_weight(self.class_weight, self.classes_, y, weight)
 
     def _sample_count(self, samples: Samples | RemoteSamples) -> float:
         """Return how many samples the rarest class has; a weight of 2 is a repeated sample."""
@@ -201,7 +219,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return OneVsRestModel(standardization.design, y, loss, weight, fit_intercept=intercept, classes=self.classes_)
 
     def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
-        """All classes of a stream, told in its first call and the same in all others."""
+        """Set all classes of a stream, given in its first call and the same in all others."""
         if classes is None and not hasattr(self, "classes_"):
             raise InvalidInputError(
                 "classes must be given in the first call of partial_fit: all there will ever be, such as np.unique(y) "
@@ -225,10 +243,10 @@ class Classification(ClassifierMixin, SparseLinearModel):
             raise InvalidInputError(f"y has the class {label!r} at index {i}, which is none of {classes}")
         if isinstance(self.class_weight, str):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
-        return self._with_class_weight(y, weight)
+        return with_class_weight(self.class_weight, self.classes_, y, weight)
 
     def _same_classes(self, known: NDArray[Any] | None) -> bool:
-        """Whether the last fit, if any, had these classes, so that its coefficients are of use."""
+        """Return whether the last fit, if any, had these classes, so that its coefficients are of use."""
         if known is None or self.warm_start is not True or np.array_equal(known, self.classes_):
             return True
         warn(
@@ -236,43 +254,6 @@ class Classification(ClassifierMixin, SparseLinearModel):
             "starts afresh"
         )
         return False
-
-    def _with_class_weight(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
-        """Weights of the samples times those of their classes."""
-        if self.class_weight is None:
-            return weight
-        places = np.searchsorted(self.classes_, y)
-        own = np.ones(y.size) if weight is None else weight
-        factors = self._class_factors(np.asarray(np.bincount(places, own), np.float64))
-        with np.errstate(over="ignore", under="ignore"):
-            product = own * factors[places]
-            left = np.bincount(places, product)
-            if not np.all(np.isfinite(left)) or np.min(left[places]) == 0:  # of these the ratios may still be in range
-                product = (own / own.max()) * (factors / factors.max())[places]
-                left = np.bincount(places, product)
-        if np.min(left[places]) == 0:
-            empty = self.classes_.tolist()[places[np.argmin(left[places])]]
-            raise InvalidInputError(f"class_weight leaves class {empty!r} no weight")
-        return np.asarray(product)
-
-    def _class_factors(self, totals: Vector) -> Vector:
-        """By what the weights of the samples of each class are multiplied; their sums are `totals`."""
-        if option(self.class_weight) == "balanced":
-            return np.asarray(totals.sum() / (self.classes_.size * totals), np.float64)
-        if isinstance(self.class_weight, dict):
-            return self._factors(self.class_weight)
-        raise InvalidInputError(f"class_weight must be a dict, 'balanced' or None, got {self.class_weight!r}")
-
-    def _factors(self, given: dict[Any, float]) -> Vector:
-        classes = self.classes_.tolist()
-        unknown = [key for key in given if key not in classes]
-        if unknown and any(c not in given for c in classes):  # else it is of a class that these samples do not have
-            raise InvalidInputError(f"class_weight has {unknown[0]!r}, which is none of the classes {classes}")
-        factors = np.array([real(f"class_weight[{c!r}]", given.get(c, 1.0)) for c in classes])
-        if np.any(factors <= 0) or not np.all(np.isfinite(factors)):
-            bad = classes[int(np.argmax(~((factors > 0) & np.isfinite(factors))))]
-            raise InvalidInputError(f"class_weight must be positive and finite, got {given[bad]!r} for class {bad!r}")
-        return factors
 
     def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
         z, loss = self._margins(X).astype(np.float64), self.loss_
@@ -286,3 +267,132 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef
         self.intercept_ = intercept
+
+
+@dataclass(eq=False, repr=False)
+class Regression(RegressorMixin, SparseLinearModel):
+    """A regressor's side of a sparse linear model."""
+
+    loss: str | Loss = "squared"
+
+    _reading_of_y = {"y_numeric": True}  # noqa: RUF012
+
+    @dispatched
+    def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> FloatArray:
+        """Return the expected value of y: z, or exp(z) for poisson and gamma.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in `fit`; there is nothing to add unless they are given.
+        """
+        z = self._margins(X)[:, 0]
+        known = self._known(offset, exposure, z.size)
+        if known is not None:
+            z = (z + known).astype(z.dtype)
+        if not isinstance(self.loss_, LogLink):
+            return z
+        with np.errstate(over="ignore"):
+            return np.exp(z)
+
+    def score(
+        self,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:
+        """Return R²; for poisson and gamma D², the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+        """
+        from sklearn.metrics import d2_tweedie_score, r2_score
+
+        y, predicted, sample_weight = in_memory(y, self.predict(X, offset, exposure), sample_weight)
+        loss = self.loss_
+        if not isinstance(loss, LogLink):
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
+        power = 1 if loss.kind == "count" else 2
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    def _remote_offset(self, offset: Any, exposure: Any) -> Any:
+        """Return what is added to the margins of remote samples; it is checked where it is."""
+        if exposure is None:
+            return offset
+        if not isinstance(self.loss_, LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        if offset is not None and is_remote(exposure) != is_remote(offset):
+            raise InvalidInputError("exposure and offset must be arrays of the same library")
+        known = elementwise(_log_exposure, exposure)
+        return known if offset is None else known + (offset if is_remote(offset) else np.asarray(offset))
+
+    @property
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
+        return loss_of(self.loss, REGRESSION_LOSSES)
+
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        loss = self.loss_
+        y = loss.check_targets(y, "y")
+        return y, weight, unit_of(loss, y, weight), 1
+
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
+        loss = self.loss_
+        statistics = samples.statistics(loss, False, boolean("standardize", self.standardize))
+        form = Form(loss, boolean("fit_intercept", self.fit_intercept))
+        unit = unit_of_source(loss, samples.source, statistics)
+        return samples.prepared(self, form, statistics, statistics.total, unit)
+
+    def _objective(
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
+    ) -> LinearModel:
+        known = self._known(more.get("offset"), more.get("exposure"), y.size)
+        return LinearModel(standardization.design, y, self.loss_, weight, known, standardization.fit_intercept)
+
+    def _known(self, offset: ArrayLike | None, exposure: ArrayLike | None, n: int) -> Vector | None:
+        """Return the offsets of the margins."""
+        known = None if offset is None else one_each("offset", offset, n)
+        if exposure is None:
+            return known
+        if not isinstance(self.loss_, LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        times = one_each("exposure", exposure, n)
+        if np.any(times <= 0):
+            i = int(np.argmax(times <= 0))
+            raise InvalidInputError(f"exposure must be positive, got {times[i]:g} at index {i}")
+        return np.log(times) if known is None else known + np.log(times)
+
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        z = self._margins(X)[:, 0].astype(np.float64)
+        known = self._known(more.get("offset"), more.get("exposure"), z.size)
+        return self.loss_.value(z if known is None else z + known, y, weight)
+
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef_ = coef[0]
+        self.intercept_ = intercept[0]
+
+    @property
+    def takes_zeros(self) -> bool:
+        """Whether a target may be 0: not for gamma."""
+        return bool(getattr(self.loss, "name", option(self.loss)) != "gamma")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # a loss for which `fit` raises an error
+            tags.target_tags.positive_only = self.loss_.kind in ("count", "positive")
+        return tags
+
+
+def _log_exposure(exposure: Any) -> Any:
+    """Return log(exposure) of samples, of NumPy or of a library that has `log` as a method; they must be positive."""
+    own = exposure if hasattr(exposure, "log") else np.asarray(real_array("exposure", exposure), np.float64)
+    bad = ~(own > 0)
+    if bad.any():
+        i = int(bad.nonzero()[0].ravel()[0])
+        raise InvalidInputError(f"exposure must be positive, got {float(own[i]):g} at index {i}")
+    return own.log() if hasattr(own, "log") else np.log(own)

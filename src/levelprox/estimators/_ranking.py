@@ -1,4 +1,6 @@
-"""Information criteria: −2 log-likelihood and a price for each degree of freedom.
+"""Ranking of candidates by their scores on folds, or by an information criterion.
+
+A criterion is −2 log-likelihood and a price for each degree of freedom:
 
     AIC  = −2 log L + 2 ν
     BIC  = −2 log L + ν log n
@@ -17,7 +19,7 @@ up to constants that do not depend on the fit. Other losses are no likelihoods.
 All three are expansions about the most likely coefficients. Where the loss has no minimiser, as on separable data,
 there are none, and a criterion is not defined (`comparable`).
 
-Ranking of candidates by their scores on folds.
+`score_results` and `criterion_results` make the columns of `cv_results_`, and warn of fits and scores.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
+from sklearn.base import is_classifier
 
 from levelprox._typing import Rows, Vector
-from levelprox.exceptions import InvalidInputError
+from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._parameters import Budget
+from levelprox.exceptions import InvalidInputError, warn
 
 CRITERIA = ("aic", "bic", "ebic")
+_PERFECT = 1e-14  # of ψ of the smallest model: a scale of errors is at least this
 _LIKELIHOODS = ("squared", "absolute", "quantile", "logistic", "poisson", "gamma")
 
 
@@ -104,7 +110,7 @@ def price(criterion: str, freedom: int, n: float, k: int, d: int) -> float:
     return cost
 
 
-_TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, whatever the order of their sums
+_TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, for any order of summation
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,3 +248,137 @@ def _median_center(scores: Vector) -> Vector:
 
 def _standard_error(scores: Vector) -> float:
     return float(scores.std(ddof=1)) / math.sqrt(scores.size) if scores.size > 1 else 0.0
+
+
+# --- columns of cv_results_
+
+
+def score_results(
+    estimator: Any, budgets: list[Budget], table: list[list[Scored]]
+) -> tuple[dict[str, NDArray[Any]], int]:
+    """Return the results of all candidates on all folds, and the best of them; `table` has a row for each candidate."""
+
+    def column(name: str) -> NDArray[Any]:
+        return np.array([[getattr(one, name) for one in row] for row in table])
+
+    diverging = column("diverging")
+    by_label = estimator.scoring is None and is_classifier(estimator) and bool(np.any(diverging))
+    ranking = Ranking.of(column("by_label" if by_label else "score"))
+    if ranking is None:
+        raise InvalidInputError(f"scoring={estimator.scoring!r} gave no finite score for any candidate")
+    groups = groups_of([budget.value for budget in budgets]) if isinstance(estimator.ridge, str) else None
+    best = ranking.best(estimator.one_standard_error, groups)
+    results = {
+        **_grid_columns(budgets),
+        **ranking.columns(),
+        "mean_n_selected": column("n_selected").mean(axis=1),
+        "mean_fit_time": column("seconds").mean(axis=1),
+        "n_unsolved": np.sum(~column("solved") | diverging, axis=1),
+        "n_diverging": np.sum(diverging, axis=1),
+    }
+    _warn_of_fits(estimator, budgets, results, bool(np.any(column("by_length"))))
+    _warn_of_scores(budgets, ranking)
+    return results, best
+
+
+def _warn_of_fits(estimator: Any, budgets: list[Budget], results: dict[str, NDArray[Any]], by_length: bool) -> None:
+    """Warn of fits of folds that have no minimiser, or did not reach it; each with the remedy for its cause."""
+    diverging = results["n_diverging"]
+    early = results["n_unsolved"] - diverging
+    if np.any(diverging):
+        cause = (
+            f"with {_listed_budgets(budgets, diverging > 0)} the loss of the training part of some folds has no "
+            "minimiser, as on separable data, and coefficients grow without bound (cv_results_['n_diverging'])"
+        )
+        remedy = "Fewer features, or a level of constraint='l1', keep coefficients finite"
+        if estimator.scoring is None and is_classifier(estimator):
+            warn(
+                f"{cause}. The held-out loss depends on where such a fit stops, so all budgets are scored by "
+                f"accuracy. {remedy}; scoring sets another score"
+            )
+        elif by_length:
+            labels = "; scoring='accuracy' depends on labels alone" if is_classifier(estimator) else ""
+            warn(f"{cause}. Their scores depend on where the fit stops. {remedy}{labels}")
+    if np.any(early):
+        warn(
+            f"with {_listed_budgets(budgets, early > 0)} some fits of folds stopped before they reached tol "
+            "(cv_results_['n_unsolved']). Raise max_iter or time_limit, or tol"
+        )
+
+
+def _warn_of_scores(budgets: list[Budget], ranking: Ranking) -> None:
+    """Warn of scores that are not finite, naming the folds."""
+    if ranking.left_out.size:
+        folds = ", ".join(map(str, ranking.left_out.tolist()))
+        warn(f"no candidate has a finite score in fold {folds}; it is left out of the scores", UserWarning)
+    if ranking.by_median:
+        rows, places = np.nonzero(~ranking.finite)
+        folds = ", ".join(map(str, np.unique(places).tolist()))
+        warn(
+            f"with {_listed_budgets(budgets, np.isin(np.arange(len(budgets)), rows))} the score of fold {folds} is not "
+            "finite. Candidates are ranked by the median over folds, where such a score is the lowest "
+            "(cv_results_['median_test_score'])",
+            UserWarning,
+        )
+
+
+def criterion_results(
+    estimator: Any, budgets: list[Budget], fits: list[Scored], n: float, d: int, mean_log: float
+) -> tuple[dict[str, NDArray[Any]], int]:
+    """Return the results of fits of all data by an information criterion, and the best of them."""
+    loss, criterion = estimator.loss_.name, estimator.criterion_
+    psi, counts = np.array([one.score for one in fits]), np.array([one.n_selected for one in fits])
+    freedom, diverging = np.array([one.freedom for one in fits]), np.array([one.diverging for one in fits])
+    least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)
+    usable, values = comparable(diverging, counts), np.full(len(fits), np.nan)
+    for i in np.flatnonzero(usable):
+        values[i] = deviance(loss, psi[i], n, least, mean_log) + price(criterion, freedom[i], n, counts[i], d)
+    if not np.all(usable):
+        warn(
+            f"with {_listed_budgets(budgets, ~usable)} the loss has no minimiser, as on separable data: {criterion} "
+            "is not defined there, and these are left out. criterion='cv' compares them by accuracy"
+        )
+    results = {criterion: values, "loss": psi, "n_selected": counts, "df": freedom, "diverging": diverging}
+    return {**_grid_columns(budgets), **results}, int(np.nanargmin(values))
+
+
+def unexamined_results(criterion: str, first: Budget, n_folds: int) -> dict[str, NDArray[Any]]:
+    """Return the results of the first candidate where there was no time to examine it."""
+    counts: dict[str, NDArray[Any]] = {}
+    unknown = [criterion, "loss", "n_selected", "df"]
+    if criterion == "cv":
+        unknown = [f"split{i}_test_score" for i in range(n_folds)]
+        unknown += ["mean_test_score", "std_test_score", "standard_error", "mean_n_selected", "mean_fit_time"]
+        counts = {"rank_test_score": np.ones(1, np.int32), "n_unsolved": np.full(1, n_folds)}
+    return {**_grid_columns([first]), **{name: np.full(1, np.nan) for name in unknown}, **counts}
+
+
+def examined_budgets(budgets: list[Budget], complete: list[bool]) -> list[Budget]:
+    """Return the budgets that there was time for, those up to the first that is not complete; warn of the others."""
+    count = complete.index(False) if False in complete else len(budgets)
+    if count == 0:
+        warn(
+            f"there was no time to examine any of {len(budgets)} candidates: the smallest, {budgets[0].value:g}, is "
+            "taken. Raise time_limit, or give fewer candidates"
+        )
+    elif count < len(budgets):
+        warn(
+            f"there was no time for {len(budgets) - count} of {len(budgets)} candidates, those above "
+            f"{budgets[count - 1].value:g}: they are not in cv_results_. Raise time_limit, or give fewer candidates"
+        )
+    return budgets[:count]
+
+
+def _listed_budgets(budgets: list[Budget], which: NDArray[np.bool_]) -> str:
+    """Return some of the budgets, as messages name them."""
+    name = budgets[0].name
+    values = list(dict.fromkeys(f"{budget.value:g}" for budget, here in zip(budgets, which, strict=True) if here))
+    return f"{name} {values[0]}" if len(values) == 1 else f"{name} {', '.join(values[:-1])} and {values[-1]}"
+
+
+def _grid_columns(budgets: list[Budget]) -> dict[str, NDArray[Any]]:
+    """Return the columns of the grid: budgets, and ridges where they are chosen."""
+    name = budgets[0].name
+    values = np.array([budget.features if name == "n_features" else budget.value for budget in budgets])
+    ridges = {} if budgets[0].ridge is None else {"ridge": np.array([budget.ridge for budget in budgets])}
+    return {name: values, **ridges}
