@@ -86,9 +86,7 @@ def page(
     (True, True)
     """
     training, testing = samples_of(X, y, sample_weight, fit_params), test_samples(test, test_params)
-    path = path_fits(
-        model, X, y, n_features=n_features, level=level, sample_weight=sample_weight, fit_params=fit_params, fits=fits
-    )
+    path = path_fits(model, training, n_features, level, fits)
     content = storable(page_content(path, training, testing))
     heading = storable(title or type(model).__name__)
     return _written(content, path, heading, _subtitle(path, training, testing))
