@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from levelprox import open_chunked
 from levelprox.cli._process import CommandError, Exit
 from levelprox.exceptions import BackendError, FileFormatError
-from levelprox.io.data import SEPARATORS, Reading, format_of, of_table
+from levelprox.io.data import SEPARATORS, Reading, format_of, of_table, read_table
 from levelprox.io.opened import PACKED, shown
-from levelprox.io.table import Table, parse_csv, polars_for, read_csv
+from levelprox.io.table import Table, parse_csv, polars_for
 
 _MIN_PART_BYTES, _MAX_PART_BYTES = 2**16, 2**26
 _PARTS_PER_WORKER = 2  # of a small file
@@ -93,16 +93,15 @@ class TextPart(_TablePart):
     end: int | None
 
     def table(self, columns: list[str] | None = None) -> Table:
-        separator = _separator(self.path, self.how)
         if self.end is None:
-            return read_csv(self.path, separator=separator, header=self.how.header)
+            return read_table(self.path, self.how.format or format_of(self.path), self.how)
         with open(self.path, "rb") as file:
             file.seek(self.begin)
             text = file.read(self.end - self.begin)
         name = f"{shown(self.path)} from byte {self.begin} on"
         if len(text) < self.end - self.begin:
             raise BackendError(f"{name}: the file was cut short since it was opened: {len(text)} bytes are left")
-        return _parsed(self.first + text, name, separator, self.how.header)
+        return _parsed(self.first + text, name, self.path, self.how)
 
 
 @dataclass(frozen=True)
@@ -193,15 +192,15 @@ def _text(path: str, how: Reading, size: int) -> Parts:
         sample = file.read(begins[0] + _SAMPLE_SIZE)
     if len(sample) < end:
         sample = sample[: sample.rfind(b"\n") + 1]
-    table = _parsed(sample, shown(path), _separator(path, how), how.header)
+    table = _parsed(sample, shown(path), path, how)
     spans = [(begin, stop) for begin, stop in zip(begins, [*begins[1:], end], strict=True) if begin < stop]
     return _tabular([TextPart(path, how, first, *span) for span in spans], table, how)
 
 
-def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
+def _parsed(text: bytes, name: str, path: str, how: Reading) -> Table:
     if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
-    return parse_csv(text, name, separator, header)
+    return parse_csv(text, name, how.separator or SEPARATORS[how.format or format_of(path)], how.header)
 
 
 def _parquet(files: list[str], how: Reading, size: int) -> Parts:
@@ -252,10 +251,6 @@ def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
 
 def _of_arrow(table: Any, name: str) -> Table:
     return Table(polars_for("Parquet", name).from_arrow(table), name)
-
-
-def _separator(path: str, how: Reading) -> str:
-    return how.separator or SEPARATORS[how.format or format_of(path)]
 
 
 MAX_LABELS = 1000  # of different targets that are kept
