@@ -150,7 +150,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
-        """Whether the loss of some sample decreases without bound along x, and whether that of one increases."""
+        """Whether the loss of some sample keeps decreasing along x, and whether that of one increases."""
 
     @abstractmethod
     def _middle(self) -> float:

@@ -293,7 +293,7 @@ class _Opened:
 
 def _what_for(work: Work[Any], look: bool) -> str:
     if isinstance(work, Evaluation):
-        return "looking at all features" if look else "reading columns"
+        return "full gradient pass" if look else "reading columns"
     return "checking X" if isinstance(work, ComputeStatistics) else "measuring X"
 
 

@@ -113,7 +113,7 @@ class Claims:
 
     def _about_the_data(self) -> str:
         if self.differences is None:
-            return "The model does not know to which data it was fitted."
+            return "The model has no fingerprint of the data of its fit."
         if not self.differences:
             return "The data are those of the fit."
         return f"Other data than those of the fit: they differ in {', '.join(self.differences)}."

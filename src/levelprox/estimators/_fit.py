@@ -38,7 +38,7 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.result import CUT_SHORT, Status
 
 _NO_LIMIT = 1000  # outer steps
-_DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_DIVERGES = "Diverging: |the data are separable, or the loss keeps decreasing"  # how such warnings begin
 _CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
 _UNDECIDED = "Whether a ridge is needed is not known: the last search without one was cut short."
 _BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"

@@ -101,7 +101,7 @@ def _check_shapes(model: Any) -> None:
     }
     for part, shape in wanted.items():
         if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
-            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is expected")
     if hasattr(model, "preprocessing_"):
         made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
         if made != known.tolist():
@@ -131,7 +131,7 @@ def _check_budget(model: Any) -> None:
             raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
         told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
         if told != model.level_:
-            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {told!r}")
     _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
     if hasattr(model, "constraint_"):
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
@@ -197,7 +197,7 @@ def _check_search(told: SubsetCertificate) -> None:
     if not (np.isnan(told.multiplier) or 0 <= told.multiplier < np.inf):
         raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
     if np.isnan(told.multiplier) and told.addition is not None:
-        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
+        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, but not how much")
     if not 0 <= told.exchanges.examined <= told.exchanges.total:
         raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} swaps cannot be examined")
     additions: Exchanges | None = getattr(told, "additions", None)

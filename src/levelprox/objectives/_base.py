@@ -149,7 +149,7 @@ class Objective(ABC):
         return np.zeros(self.dimension)
 
     def is_separated(self, x: Vector) -> bool:
-        """Whether ψ decreases without bound along the ray through x, so that no minimiser exists without a level."""
+        """Whether ψ keeps decreasing along the ray through x, so that no minimiser exists without a level."""
         return False
 
     @property

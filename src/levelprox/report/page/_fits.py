@@ -112,7 +112,10 @@ def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, wei
         fits: list[Any] = model.fit_path(X, y, n_features=n_features, level=level, sample_weight=weight, **more)
     short = [f"{budget_of_fit(one):g}" for one in fits if not one.status_.success]
     if short:
-        warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
+        warn(
+            f"of the {len(fits)} fits at all budgets some ended before their tolerance, at {', '.join(short)}: "
+            "the page gives the reasons"
+        )
     return fits
 
 
