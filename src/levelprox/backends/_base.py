@@ -29,7 +29,7 @@ from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing
 
-_AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
+_AT_ONCE = 8  # coordinates: a Hessian as small as this does not need a separate round
 _NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
 
 

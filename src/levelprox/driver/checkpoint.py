@@ -4,7 +4,7 @@ A run saves a state, plain data, after each step; nothing happens to it unless a
 started with the state of another continues from there and ends with the same bits: everything between two steps is
 a function of the state and the problem alone.
 
-A search has no state of its own. It is a chain of pieces of work whose results decide what comes next (`Replay`): a
+A search has no small state. It is a sequence of units of work whose results determine the next ones (`Replay`): a
 resumed search is run again with the saved results of units of work, and computes only the rest.
 """
 
@@ -162,14 +162,14 @@ class Writer:
 
 
 class Replay:
-    """Pieces of work whose results are saved, and not done again in a resumed run.
+    """Units of work whose results are saved, and not computed again in a resumed run.
 
     Parameters
     ----------
     saved : SavedState
     memory : callable
-        Returns what pieces have left in memory besides their results, as plain data; None if a limit has cut the last
-        one short, which is then not saved.
+        Returns what units of work have left in memory besides their results, as plain data; None if a limit has cut the
+        last one short, which is then not saved.
     restore : callable
         Called with that after the last piece that is known.
     """

@@ -271,7 +271,7 @@ class Task(FixedRidgeFit):
     def each(self, budgets: list[Budget]) -> list[Solution]:
         """Return the fits under several budgets, all of one kind and in ascending order.
 
-        Levels are fitted by path following unless each fit has limits of its own; other budgets one by one, each with
+        Levels are fitted by path following unless each fit has its own limits; other budgets one by one, each with
         its share of the time that is left. All fits are returned: Ctrl-C raises KeyboardInterrupt.
         """
         limits = self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _NO_LIMIT

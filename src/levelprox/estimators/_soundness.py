@@ -1,7 +1,7 @@
 """Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
 
 Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
-certificate's figures are numbers and say the same as multiplier_ and status_. What only the data can tell is for
+certificate's figures are numbers and say the same as multiplier_ and status_. What depends on the data is checked by
 `certify_model`.
 """
 
@@ -206,7 +206,7 @@ def _check_search(told: SubsetCertificate) -> None:
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
-    exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
+    exact = model.coef_.dtype == np.float64  # rounded ones may differ by more, which depends on the data
     if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
         raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
     if told.examined and not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):

@@ -84,7 +84,7 @@ class CheckpointFile:
         atomic.sweep(self.previous)
 
     def exists(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Whether there is a state to resume from."""
         return self.path.exists() or self.previous.exists()
 
     def read(self) -> container.Contents:

@@ -65,7 +65,7 @@ class Contents:
 def pack(contents: Contents) -> list[bytes | memoryview]:
     """The bytes of a file, in parts."""
     arrays = {name: _stored(name, array) for name, array in contents.arrays.items()}
-    # Wide ones first: each begins at a multiple of its own width.
+    # Wide ones first: each begins at a multiple of its width.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": {"sha256": _UNSIGNED, **contents.metadata}}
     end = 0

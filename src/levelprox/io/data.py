@@ -192,7 +192,7 @@ def read_data(
     target : str, optional
         Short for `how=Reading(target)`.
     features : sequence of str or int, optional
-        Of a model that was fitted before: the columns it knows, which are taken in this order, all others being left
+        Of a model that was fitted before: its columns, which are used in this order, all others being left
         out; or how many features it has, which must be those of the file.
     needs_target : bool, default=True
         Whether to read y, which must then be there.

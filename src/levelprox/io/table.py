@@ -146,7 +146,7 @@ class Table:
         return np.array(self.features([name])[name].to_numpy(), np.float64)
 
     def _is_too_long(self, name: str) -> bool:
-        """Whether a column holds integers that floating point does not tell apart."""
+        """Whether a column holds integers that floating point cannot distinguish."""
         column: Any = self.frame[name]
         return bool(column.dtype.is_integer() and max(abs(column.min() or 0), abs(column.max() or 0)) >= 2**53)
 

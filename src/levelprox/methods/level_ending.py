@@ -98,7 +98,7 @@ class Conclusion:
         return Status.SOLVED_INACCURATE if status is Status.SOLVED or kkt <= acceptable else status
 
     def _leave_out_negligible(self) -> None:
-        """Set coefficients that tol cannot tell from zero to zero, unless the paper's rule stops or ψ is sampled."""
+        """Set coefficients that are zero within tol to zero, unless the paper's rule stops or ψ is sampled."""
         method, objective, best = self.method, self.problem.objective, self.best
         if method.stopping != "kkt" or method.subsolver.is_random(objective):
             return

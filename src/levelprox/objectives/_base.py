@@ -172,7 +172,7 @@ class Objective(ABC):
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
         """The set of subgradients at x where it is more than one; None where ψ is differentiable.
 
-        `hint` holds slopes of the samples, perhaps right ones: where to start looking for the best subgradient.
+        `hint` holds slopes of the samples, perhaps right ones: the start of the search for the best subgradient.
         """
         return None
 
