@@ -225,8 +225,8 @@ def report(row: dict[str, Any], rate: float) -> None:
         f"  floor {row['floor']:.4f} s = {row['bytes_touched'] / 1e9:.1f} GB / {rate / 1e9:.0f} GB/s; "
         f"{row['floors']:.2f} floors, bar {MOST_FLOORS}: {met['floors']}; "
         f"with sectors {row['seconds'] / row['floor_with_sectors']:.2f}",
-        f"  {row['full_passes']} full passes, {row['gathered_columns']} columns gathered, {row['grams']} Gram matrices, "
-        f"{row['queries']} queries, {row['bytes_to_host']} bytes to the host",
+        f"  {row['full_passes']} full passes, {row['gathered_columns']} columns gathered, {row['grams']} Gram "
+        f"matrices, {row['queries']} queries, {row['bytes_to_host']} bytes to the host",
         f"  phases of a fit of {row['watched_seconds']:.4f} s: {phases}",
         sep="\n",
         flush=True,
