@@ -183,7 +183,7 @@ class SecondOrder:
         return objective.cross_hessian_over(margins, self._timed(columns), features, True)
 
     def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:
-        """Yield columns of the data, with a look at the clock before each: a product with all others follows."""
+        """Yield columns of the data, with a check of the time before each: a product with all others follows."""
         for move in moves:
             self.check_time()
             yield move
