@@ -1,6 +1,6 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
-The result is a set that no swap improves, as far as `Exchanges` shows it.
+The result is a set that no swap improves, as far as `Swaps` shows it.
 `levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
@@ -100,7 +100,7 @@ def best_subset(
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
         For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
         model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
-        `Subset.exchanges` and `Subset.additions` count what was examined.
+        `Subset.swaps` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
         Features, by index or mask, to begin with: swaps then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most
@@ -113,9 +113,9 @@ def best_subset(
         Called as callback(record) with a `SubsetRecord` whenever the best fit improves, at every phase, and some times
         a second in between; returning True stops the search.
     checkpoint : path-like or Checkpoint, optional
-        A file in which the state of the search is kept, as in `solve`.
+        File for the state of the search, as in `solve`.
     resume : bool or path-like, default=False
-        Whether to go on from there, as in `solve`; with the same bits in the end.
+        Whether to resume from it, as in `solve`; the result has the same bits.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def guided_subset(
     budget: float | None = None,
     **guidance: Any,
 ) -> Subset:
-    """Return what `best_subset` does, for callers that know more.
+    """Return the result of `best_subset`, for callers with more information.
 
     Parameters
     ----------

@@ -143,12 +143,12 @@ def answer_of(problem: Case, x: Double, shown: Any, support: Any, status: Status
         tuple(map(int, support)),
         float(shown.multiplier),
         None if shown.addition is None else int(shown.addition),
-        int(shown.exchanges.examined),
-        int(shown.exchanges.total),
+        int(shown.swaps.examined),
+        int(shown.swaps.total),
         float(shown.stationarity),
         status,
         additions is None or additions.examined == additions.total,
-        bool(shown.exchanges.local),
+        bool(shown.swaps.local),
     )
 
 
@@ -280,7 +280,7 @@ def _judge_point(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome
 
 
 def diverges(problem: Case, oracle: Oracle, features: Set) -> bool:
-    """Whether some direction lowers ψ without bound, or at least does not raise it, and changes margins."""
+    """Whether some direction keeps lowering ψ, or at least does not raise it, and changes margins."""
     if problem.loss in ("sigmoid", *CLASSES):
         return True  # not examined
     if problem.loss not in ("logistic", "poisson"):

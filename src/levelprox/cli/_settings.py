@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from levelprox.cli._options import CONSTRAINTS, LOSSES, SUBSOLVERS, Criterion, Options, Task
-from levelprox.cli._process import UsageError, reading
+from levelprox.cli._process import UsageError, is_number, reading
 
 if TYPE_CHECKING:
     from levelprox.cli._data import NameLookup
@@ -99,7 +99,7 @@ class Settings:
             return
         for option, given in (("--class-weight", self.class_weight), ("--multi-class", self.options.multi_class)):
             if given is not None:
-                raise UsageError(f"{option} is for classification, and this is a regression (--task says otherwise)")
+                raise UsageError(f"{option} is for classification, and this is a regression (--task overrides this)")
         if self.ridge == "auto":
             raise UsageError("--ridge auto is for classification; for a regression give a number")
 
@@ -137,11 +137,13 @@ class Settings:
 
     def estimator(self, task: Task, known: NameLookup, **more: Any) -> Any:
         """Return the estimator; with --cv or a criterion, one that chooses the budget."""
-        import levelprox
+        from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 
         self.check_task(task)
-        kind = f"Sparse{'Classifier' if task is Task.CLASSIFICATION else 'Regressor'}{'CV' if self.chooses else ''}"
         options, chooses = self.options, self.chooses
+        kind: Any = SparseRegressorCV if chooses else SparseRegressor
+        if task is Task.CLASSIFICATION:
+            kind = SparseClassifierCV if chooses else SparseClassifier
         same = ("multi_class", "start", "memory", "cv", "criterion", "scoring", "time_limit")
         wanted = {
             **{name: getattr(options, name) for name in same},
@@ -158,7 +160,7 @@ class Settings:
             **self._named(known),
             **more,
         }
-        return getattr(levelprox, kind)(
+        return kind(
             fit_intercept=options.intercept,
             standardize=options.standardize,
             tol=options.tol,
@@ -296,8 +298,8 @@ def _cost_rows(path: Path) -> list[list[str]]:
         raise UsageError(f"--feature-cost: {path} is no text of names and costs: {error}") from None
     if any(len(row) != 2 for row in rows):
         place = next(i for i, row in enumerate(rows, 1) if len(row) != 2)
-        raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are wanted, with a comma between")
-    has_titles = bool(rows) and not _is_number(rows[0][1])
+        raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are expected, separated by a comma")
+    has_titles = bool(rows) and not is_number(rows[0][1])
     return rows[has_titles:]
 
 
@@ -317,20 +319,12 @@ def _numbers(option: str, what: str, pairs: Iterable[Sequence[str]], wanted: str
     found: dict[str, float] = {}
     for name, number in pairs:
         name = name.strip()
-        if not name or not _is_number(number) or not 0 <= float(number) < math.inf:
+        if not name or not is_number(number) or not 0 <= float(number) < math.inf:
             raise UsageError(f"{option}: {number!r} is no {what} of {name!r}; {wanted}")
         if name in found:
             raise UsageError(f"{option}: {name!r} has two {what}s")
         found[name] = float(number)
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _one_of(option: str, text: str, names: Sequence[str], given: str | None = None) -> str:
@@ -348,7 +342,7 @@ def _loss(text: str) -> str:
     if colon:
         if name not in ("huber", "quantile"):
             raise UsageError(f"--loss: {name} has no parameter")
-        if not _is_number(parameter):
+        if not is_number(parameter):
             raise UsageError(f"--loss: {parameter!r} is no number; give, for example, {name}:0.9")
     return f"{name}{colon}{parameter}"
 

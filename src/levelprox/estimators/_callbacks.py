@@ -294,7 +294,7 @@ def steps_of(estimator: Any) -> Iterator[Steps | None]:
 
 
 def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The results of at most `total` pieces of work, each a subtask of the search; a wish to stop is not heard there.
+    """The results of at most `total` units of work, each a subtask of the search; requests to stop have no effect.
 
     Parameters
     ----------

@@ -215,7 +215,7 @@ class OnDevice:
         return z[:, 0] if z.shape[1] == 1 else z
 
     def predict(self) -> Any:
-        """Classes, or what is expected of y; classes that are words come back as an array of NumPy."""
+        """Classes, or what is expected of y; classes that are strings are returned as a NumPy array."""
         z, xp = self._margins(), self.namespace.xp
         if not hasattr(self.model, "classes_"):
             return xp.exp(z[:, 0]) if isinstance(self.model.loss_, LogLink) else z[:, 0]

@@ -1,7 +1,7 @@
 """Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
 
 Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
-certificate's figures are numbers and say the same as multiplier_ and status_. What only the data can tell is for
+certificate's figures are numbers and say the same as multiplier_ and status_. What depends on the data is checked by
 `certify_model`.
 """
 
@@ -25,7 +25,7 @@ from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
+from levelprox.subset.result import Additions, SubsetCertificate, SubsetRecord, Swaps, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -101,7 +101,7 @@ def _check_shapes(model: Any) -> None:
     }
     for part, shape in wanted.items():
         if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
-            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is expected")
     if hasattr(model, "preprocessing_"):
         made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
         if made != known.tolist():
@@ -131,7 +131,7 @@ def _check_budget(model: Any) -> None:
             raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
         told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
         if told != model.level_:
-            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {told!r}")
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {told!r}")
     _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
     if hasattr(model, "constraint_"):
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
@@ -197,16 +197,16 @@ def _check_search(told: SubsetCertificate) -> None:
     if not (np.isnan(told.multiplier) or 0 <= told.multiplier < np.inf):
         raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
     if np.isnan(told.multiplier) and told.addition is not None:
-        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, and not how much")
-    if not 0 <= told.exchanges.examined <= told.exchanges.total:
-        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} swaps cannot be examined")
-    additions: Exchanges | None = getattr(told, "additions", None)
+        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, but not how much")
+    if not 0 <= told.swaps.examined <= told.swaps.total:
+        raise InvalidInputError(f"{told.swaps.examined} of {told.swaps.total} swaps cannot be examined")
+    additions: Swaps | None = getattr(told, "additions", None)
     if additions is not None and not 0 <= additions.examined <= additions.total:
         raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
 def _check_residuals(told: Certificate, model: Any) -> None:
-    exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
+    exact = model.coef_.dtype == np.float64  # rounded ones may differ by more, which depends on the data
     if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
         raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
     if told.examined and not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
@@ -289,7 +289,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "Phase": (str,),
     "None": (type(None),),
     "Additions": (Additions,),
-    "Exchanges": (Exchanges,),
+    "Swaps": (Swaps,),
     "tuple[int, int]": (tuple,),
 }
 

@@ -120,7 +120,7 @@ def _scale_claim(model: Any, scale: Vector) -> Claim:
 
 
 def _claims_of_the_run(model: Any) -> list[Claim]:
-    """List what only the run knows: how it went, and how a budget was chosen."""
+    """List the claims about the run itself and the choice of the budget."""
     names = ["message_, history_, n_iter_"]
     if hasattr(model, "cv_results_"):
         names.append("cv_results_, best_score_")
@@ -176,7 +176,7 @@ class LevelClaims(RecomputedFit):
         found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
-        within_level = g <= told.level and told.infeasibility == 0  # signs have a row of their own
+        within_level = g <= told.level and told.infeasibility == 0  # signs have a separate row
         return [
             self.psi_claim(told.psi),
             Claim("constraint g", told.g, found.g, close(found.g, told.g, told.level) and within_level),
@@ -274,7 +274,7 @@ class LevelClaims(RecomputedFit):
         return _MULTIPLIER_FACTOR * allowed if self.problem.objective.smooth else _KINKED_MULTIPLIER
 
     def _neighbour_claims(self, told: Certificate) -> list[Claim]:
-        """Check what can be checked of an (ε, δ)-KKT point near x: only the run knows that point."""
+        """Check what can be checked of an (ε, δ)-KKT point near x: that point is not stored."""
         if told.near_epsilon is None and told.near_delta is None:
             return []
         epsilon, at_x = told.near_epsilon, max(told.stationarity_squared, told.complementarity)
@@ -304,7 +304,7 @@ class LevelClaims(RecomputedFit):
         return Claim("constraint", repr(told), repr(found), _same_numbers(told, found))
 
     def _status_claim(self, found: Certificate, allowed: float) -> Claim:
-        """Check that a solved fit is: what else may have ended a run, the data do not tell."""
+        """Check that a solved fit is: other statuses cannot be checked from the data."""
         status, enough = self.model.status_, self.model.tol + allowed + self._float32_tolerance()
         if status is not Status.SOLVED:
             return Claim("status", str(status), None, None)

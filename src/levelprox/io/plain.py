@@ -1,6 +1,6 @@
-"""Plain data: nested lists, dictionaries, numbers, words, arrays and a few named dataclasses, as JSON and arrays.
+"""Plain data: nested lists, dictionaries, numbers, strings, arrays and some dataclasses, as JSON and arrays.
 
-Numbers keep all their bits. What is read back is built from these kinds alone: nothing in a file can name any other.
+Numbers keep all their bits. Reading builds only these types: a file cannot name another one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from levelprox._typing import Array
 from levelprox.exceptions import FileFormatError
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_FEW = 1000  # words that may stand in the JSON; more are an array of their own
-_SHORT = 16  # numbers of a column of records that may
+_FEW = 1000  # strings in the JSON; more are an array of their own
+_SHORT = 16  # numbers of a column of records in the JSON
 _LONGEST = 8  # bytes of a number
-_ROOM, _TIMES = 2**22, 32  # bytes that all that is built may take: so many, and so many times those of the file
-_PARSED, _LISTED = 16, 8  # bytes that one byte of words, or of numbers that become objects, takes at most
+_ROOM, _TIMES = 2**22, 32  # memory of the result: at most so many bytes, plus so many times those of the file
+_PARSED, _LISTED = 16, 8  # bytes of memory, at most, for one byte of strings and of numbers that become objects
 
 
 def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
-    """JSON, and the arrays that it refers to.
+    """Return JSON, and the arrays that it refers to.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
     kinds : iterable of type
     """
     arrays = _Arrays()
-    tree = _tree(data, {kind.__name__: kind for kind in kinds}, arrays)
+    tree = _tree(data, {_name_of(kind): kind for kind in kinds}, arrays)
     return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays.by_name
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
-    """What `encode` was given; `name` is what the file is called in errors."""
+    """Return the data that `encode` received; `name` is the file in error messages."""
     try:
-        named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), kind.__name__)}
+        named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), _name_of(kind))}
         return _built(parsed(text), named, _Source(text, arrays))
     except FileFormatError:
         raise
@@ -55,7 +55,7 @@ def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: 
 
 
 def parsed(text: str) -> Any:
-    """What JSON says; a ValueError where it says a thing twice, or something that is no JSON."""
+    """Parse JSON; a repeated name, or text that is no JSON, is a ValueError."""
     return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_not_a_number)
 
 
@@ -95,28 +95,28 @@ def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
         return {"dict": {key: _tree(value, kinds, arrays) for key, value in data.items()}}
     if isinstance(data, dict):
         return {"pairs": [[_tree(one, kinds, arrays) for one in pair] for pair in data.items()]}
-    if is_dataclass(data) and kinds.get(type(data).__name__) is type(data):
-        inside = {field.name: _tree(getattr(data, field.name), kinds, arrays) for field in fields(data)}
-        return {"kind": type(data).__name__, "fields": inside}
+    if is_dataclass(data) and kinds.get(_name_of(type(data))) is type(data):
+        inside = {name: _tree(getattr(data, attribute), kinds, arrays) for name, attribute in _fields(type(data))}
+        return {"kind": _name_of(type(data)), "fields": inside}
     raise TypeError(f"{type(data).__name__} is not plain data: {data!r}"[:200])
 
 
 class _Arrays:
-    """Arrays by the names they get; one that is there twice gets one."""
+    """Arrays by name; an array that occurs twice has one name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Array] = {}
         self.names: dict[int, str] = {}
 
     def name_of(self, array: Array) -> str:
-        """The name of an array that is now among the others, and stays: else another might be taken for it."""
+        """Return the name of an array; a reference is kept, so that its id is not reused."""
         name = self.names.setdefault(id(array), f"a{len(self.names)}")
         self.by_name[name] = array
         return name
 
 
 def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any]:
-    """An array of words of so many letters, or of objects; where they are many, outside the JSON."""
+    """Encode an array of strings or of objects; if they are many, outside the JSON."""
     tree = _tree(array.ravel().tolist(), kinds, arrays)
     if array.size > _FEW:
         text = json.dumps(tree, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -126,14 +126,14 @@ def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, A
 
 
 def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any] | None:
-    """A tuple of dataclasses of one kind, field by field; None where it is none."""
+    """Encode a tuple of dataclasses of one type field by field; return None for other tuples."""
     kind = type(data[0]) if data else None
-    if kind is None or kinds.get(kind.__name__) is not kind or not is_dataclass(kind):
+    if kind is None or kinds.get(_name_of(kind)) is not kind or not is_dataclass(kind):
         return None
     if any(type(one) is not kind for one in data):
         return None
-    columns = {field.name: [getattr(one, field.name) for one in data] for field in fields(kind)}
-    return {"records": kind.__name__, "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
+    columns = {name: [getattr(one, attribute) for one in data] for name, attribute in _fields(kind)}
+    return {"records": _name_of(kind), "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
 
 
 def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
@@ -144,7 +144,7 @@ def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
 
 
 class _Source:
-    """The arrays of a file, and how many bytes may still be made of it: a small file never takes much memory."""
+    """The arrays of a file, and how many bytes may still be allocated for it: a small file never takes much memory."""
 
     def __init__(self, text: str, arrays: Mapping[str, Array]) -> None:
         self.arrays = arrays
@@ -152,7 +152,7 @@ class _Source:
         self.left = _ROOM + _TIMES * self.size
 
     def take(self, n_bytes: int) -> None:
-        """Before so many bytes are taken; a ValueError where they are more than are left."""
+        """Count bytes before they are allocated; raise ValueError if they are more than are left."""
         self.left -= n_bytes
         if self.left < 0:
             raise ValueError(f"{self.size} bytes are to become more than {_ROOM + _TIMES * self.size}")
@@ -185,14 +185,33 @@ def _built(tree: Any, kinds: dict[str, type], source: _Source) -> Any:
         case {"kind": kind, "value": value, **rest} if not rest and issubclass(kinds[kind], Enum):
             return kinds[kind](value)
         case {"kind": kind, "fields": dict(inside), **rest} if not rest and is_dataclass(kinds[kind]):
-            return kinds[kind](**{key: _built(value, kinds, source) for key, value in inside.items()})
+            found = {name: _built(one, kinds, source) for name, one in inside.items()}
+            return kinds[kind](**_renamed(kinds[kind], found))
         case {"records": kind, "columns": dict(columns), **rest} if not rest and is_dataclass(kinds[kind]):
-            return _one_by_one(kinds[kind], {name: _built(c, kinds, source) for name, c in columns.items()}, source)
+            found = {name: _built(column, kinds, source) for name, column in columns.items()}
+            return _one_by_one(kinds[kind], _renamed(kinds[kind], found), source)
     raise ValueError(f"{sorted(tree)} is no kind of data")
 
 
+def _name_of(kind: type) -> str:
+    """Return the name of a kind in files: `stored_as`, if it has had another name before."""
+    return getattr(kind, "stored_as", kind.__name__)
+
+
+def _fields(kind: Any) -> list[tuple[str, str]]:
+    """Return the fields of a dataclass: their names in files (`stored_fields` has those that differ) and in Python."""
+    stored = getattr(kind, "stored_fields", {})
+    return [(stored.get(field.name, field.name), field.name) for field in fields(kind)]
+
+
+def _renamed(kind: type, parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass, read from a file, by their names in Python."""
+    attributes = dict(_fields(kind))
+    return {attributes.get(name, name): value for name, value in parts.items()}
+
+
 def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], source: _Source) -> Array:
-    """Words, or objects where there is no number of letters."""
+    """Return an array of strings, or of objects if there is no number of letters."""
     if isinstance(words, str):
         source.take(_PARSED * source.arrays[words].nbytes)
         words = parsed(source.arrays[words].tobytes().decode("ascii"))

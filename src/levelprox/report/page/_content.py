@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.report.fitted import Axis, budget_of_fit, certificate_words, feature_name, label_of, price_words
+from levelprox.report.fitted import BUDGET_LABELS, Axis, budget_of_fit, certificate_words, feature_name, price_words
 from levelprox.report.page._figures import (
     Choice,
     charts_of,
@@ -54,7 +54,7 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
     return {
         "notice": _notice(path, train),
         "by": path.by,
-        "axis": label_of(path.by),
+        "axis": BUDGET_LABELS[path.by],
         "own": path.own,
         "sure": path.sure,
         "budgets": path.budgets,
@@ -130,7 +130,7 @@ def _notice(path: PathFits, train: Samples) -> str:
     if train.rows_used.size < train.y.size:  # removed samples may have classes or values that the fit has not seen
         return ""
     if hasattr(model, "classes_") and not np.all(np.isin(train.y, model.classes_)):
-        return "These are not the data that the model was fitted to: they have classes that it does not know."
+        return "These are not the data that the model was fitted to: they have other classes."
     psi = float(model.certificate_.psi)
     here = model.training_objective(train.X, train.y, train.weight, **train.more)
     least = abs(float(path.fits[0].certificate_.psi))
