@@ -25,7 +25,7 @@ from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
+from levelprox.subset.result import Additions, SubsetCertificate, SubsetRecord, Swaps, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -198,9 +198,9 @@ def _check_search(told: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
     if np.isnan(told.multiplier) and told.addition is not None:
         raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, but not how much")
-    if not 0 <= told.exchanges.examined <= told.exchanges.total:
-        raise InvalidInputError(f"{told.exchanges.examined} of {told.exchanges.total} swaps cannot be examined")
-    additions: Exchanges | None = getattr(told, "additions", None)
+    if not 0 <= told.swaps.examined <= told.swaps.total:
+        raise InvalidInputError(f"{told.swaps.examined} of {told.swaps.total} swaps cannot be examined")
+    additions: Swaps | None = getattr(told, "additions", None)
     if additions is not None and not 0 <= additions.examined <= additions.total:
         raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
@@ -289,7 +289,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "Phase": (str,),
     "None": (type(None),),
     "Additions": (Additions,),
-    "Exchanges": (Exchanges,),
+    "Swaps": (Swaps,),
     "tuple[int, int]": (tuple,),
 }
 
