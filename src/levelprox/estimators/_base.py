@@ -32,11 +32,11 @@ from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._input import Reading, one_each
+from levelprox.estimators._input import InputMixin, one_each
 from levelprox.estimators._parameters import Budget, boolean, budgets_of, constraint_of
-from levelprox.estimators._prediction import Selector, dispatched, selects
-from levelprox.estimators._summary import NotebookCard, Summarising
-from levelprox.estimators.persistence import Saving
+from levelprox.estimators._prediction import PredictionMixin, dispatched, selects
+from levelprox.estimators._summary import NotebookMixin, SummaryMixin
+from levelprox.estimators.persistence import SaveMixin
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives import Model
@@ -45,18 +45,18 @@ from levelprox.subset.result import with_name
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    Summarising,
-    NotebookCard,
-    Saving,
+    SummaryMixin,
+    NotebookMixin,
+    SaveMixin,
     CallbackSupportMixin,
-    Selector,
-    Reading,
+    PredictionMixin,
+    InputMixin,
     auto_wrap_output_keys=(),
 ):
-    """A sparse linear model under a budget; the subclasses say of what."""
+    """A sparse linear model under a budget, of classes or numbers."""
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
-    transform = available_if(selects)(dispatched(Selector.transform))
+    transform = available_if(selects)(dispatched(PredictionMixin.transform))
 
     #: How scikit-learn reads y.
     _reading_of_y: dict[str, Any] = {}  # noqa: RUF012

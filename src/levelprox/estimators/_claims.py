@@ -95,7 +95,7 @@ class Claims:
         return None if self.differences is None else not self.differences
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the claims as a dict for JSON."""
         return {
             "hold": self.hold,
             "not_examined": list(self.not_examined),
@@ -275,7 +275,7 @@ class RecomputedFit:
 
 
 def close(found: float, claimed: float, size: float, tolerance: float = RELATIVE_TOLERANCE) -> bool:
-    """Whether two figures differ by at most `tolerance` times `size`."""
+    """Return whether two figures differ by at most `tolerance` times `size`."""
     return abs(found - claimed) <= tolerance * abs(size) < math.inf
 
 

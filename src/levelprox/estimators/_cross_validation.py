@@ -1,4 +1,4 @@
-"""Choosing the budget: by cross-validation over one set of folds, or by an information criterion.
+"""Choice of the budget: by cross-validation over one set of folds, or by an information criterion.
 
 Every candidate sees the same folds. For at most k features the fit of a fold is that of a shorter search which shows
 nothing (`subset/starts.py`). No answer depends on which other candidates there are, on their order, or on how many
@@ -79,8 +79,8 @@ Results = tuple[list[Budget], dict[str, NDArray[Any]], int]
 
 
 @dataclass(eq=False, repr=False)
-class Choosing(SparseLinearModel):
-    """A model whose budget is chosen from a grid; the subclasses say which model."""
+class BudgetChoiceMixin(SparseLinearModel):
+    """A model whose budget is chosen from a grid."""
 
     _: KW_ONLY
     criterion: str = "cv"
@@ -375,7 +375,7 @@ class Choosing(SparseLinearModel):
         return list(dict.fromkeys(replace(budget, ridge=None) for budget in self._grid(n, d)))
 
     def _single(self) -> Any:
-        """The estimator for one budget, with the same parameters."""
+        """Return the estimator for one budget, with the same parameters."""
         kind = type(self)._single_type
         own = {"n_features", "level", "budget", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
@@ -389,6 +389,6 @@ class Choosing(SparseLinearModel):
 
 
 def _of_one_ridge(budgets: list[Budget]) -> list[list[Budget]]:
-    """The budgets in groups, each of one ridge."""
+    """Return the budgets in groups, each of one ridge."""
     ridges = dict.fromkeys(budget.ridge for budget in budgets)
     return [[budget for budget in budgets if budget.ridge == ridge] for ridge in ridges]

@@ -273,20 +273,18 @@ def in_memory(*values: ArrayLike | None) -> tuple[Any, ...]:
     return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
 
 
-def with_class_weight(given: object, classes: NDArray[Any], y: NDArray[Any], weight: Vector | None) -> Vector | None:
+def with_class_weight(given: object, classes: NDArray[Any], y: NDArray[Any], weight: Vector | None) -> Vector:
     """Return the weights of samples times those of their classes.
 
     Parameters
     ----------
-    given : dict, "balanced" or None
+    given : dict or "balanced"
         `class_weight` of a classifier.
     classes : ndarray
         Sorted; those of y.
     y : ndarray of shape (n,)
     weight : ndarray of shape (n,), optional
     """
-    if given is None:
-        return weight
     places = np.searchsorted(classes, y)
     own = np.ones(y.size) if weight is None else weight
     factors = class_factors(given, classes, np.asarray(np.bincount(places, own), np.float64))

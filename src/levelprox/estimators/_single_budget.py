@@ -1,4 +1,4 @@
-"""partial_fit: a model kept up to date from batches, standardised by the moments of all rows seen so far."""
+"""Estimators for one budget: warm starts, and partial_fit, which updates a model from batches."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.online.stream import Stream
 
 
-def counts_features(model: Streaming) -> bool:
-    """Whether the budget is a number of features, or pays for one; the error says why not."""
+def counts_features(model: SingleBudgetMixin) -> bool:
+    """Return whether the budget is a number of features, or pays for one; raise with the reason if not."""
     if model.budget is not None or model.feature_cost is not None:
         raise AttributeError("partial_fit counts features: give n_features, not a budget and feature_cost")
     if model.level is None or (isinstance(model.level, Real) and model.feature_weight is None):
@@ -41,8 +41,8 @@ def counts_features(model: Streaming) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class Streaming(SparseLinearModel):
-    """A model for one budget, which also learns from batches; the subclasses say how a batch is read."""
+class SingleBudgetMixin(SparseLinearModel):
+    """A model for one budget, which `partial_fit` updates from batches; the subclasses read a batch."""
 
     _: KW_ONLY
     warm_start: bool = False
@@ -78,10 +78,8 @@ class Streaming(SparseLinearModel):
             return None
         return task.standardization.inside(self.coef_, self.intercept_)
 
-    def _take_in(
-        self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]
-    ) -> Self:
-        """One more batch; nothing is changed should it be refused."""
+    def _update(self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]) -> Self:
+        """Update the model with a batch; an error changes nothing."""
         design = self._design(X)
         d = design.shape[1]
         settings = self._settings()
@@ -90,18 +88,18 @@ class Streaming(SparseLinearModel):
                 "this model was read from a file, without what its stream remembers of the batches before: begin "
                 "another one, by `fit` or with a clone"
             )
-        stream, moments, begun_with = copy.deepcopy(getattr(self, "_stream", None)) or (*self._begun(d), settings)
+        stream, moments, initial = copy.deepcopy(getattr(self, "_stream", None)) or (*self._new_stream(d), settings)
         for name, value in settings.items():
-            if value != begun_with[name]:
+            if value != initial[name]:
                 raise InvalidInputError(
-                    f"the stream began with {name}={begun_with[name]}, now it is {value}: begin another one, by `fit` "
+                    f"the stream began with {name}={initial[name]}, now it is {value}: begin another one, by `fit` "
                     "or with a clone"
                 )
         before = self._center_and_scale(moments)
         moments.update(design, weight)
         center, scale = self._center_and_scale(moments)
         standardization = Standardization(design, center, scale, boolean("fit_intercept", self.fit_intercept), width)
-        model = self._held(objective(standardization))
+        model = self._with_ridge(objective(standardization))
         if scale is not None and before[1] is not None and stream.x is not None:
             shift = None if center is None else (center - before[0]) / before[1]
             stream.rescale(scale / before[1], shift)
@@ -117,8 +115,8 @@ class Streaming(SparseLinearModel):
             self.__dict__.pop(name, None)
         return self
 
-    def _held(self, model: Model) -> Model:
-        """The model of a batch with the ridge; "auto" is none."""
+    def _with_ridge(self, model: Model) -> Model:
+        """Return the model of a batch with the ridge; "auto" is none."""
         ridge = self._ridge()
         if not ridge:
             return model
@@ -129,28 +127,28 @@ class Streaming(SparseLinearModel):
         return model.ridged(np.where(weight == 0, 0.0, ridge) if weight is not None else ridge)
 
     def _settings(self) -> dict[str, str]:
-        """What must not change within a stream, as it would be printed."""
+        """Return the parameters that must not change within a stream, as text."""
         names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
         return {name: repr(getattr(self, name)) for name in (*names, "keep", "ridge", "positive", "memory")}
 
-    def _begun(self, d: int) -> tuple[Stream, RunningMoments]:
+    def _new_stream(self, d: int) -> tuple[Stream, RunningMoments]:
         k = self._most_features()
         weight = self._feature_weight(self._budget(math.inf), d)
         keep = None if weight is None else np.flatnonzero(weight == 0)
-        asked = self._positive(d)
-        signs = np.flatnonzero(np.broadcast_to(asked, d)) if np.any(asked) else None
+        positive_features = self._positive(d)
+        signs = np.flatnonzero(np.broadcast_to(positive_features, d)) if np.any(positive_features) else None
         memory = math.inf if self.memory is None else positive("memory", self.memory)
         return Stream(k, keep, signs, memory), RunningMoments(d)
 
     def _most_features(self) -> int:
-        """k; of a level, as many whole features as it pays for. Of a stream, there is no end of samples."""
+        """Return k; of a level, the number of whole features that it pays for."""
         budget = self._budget(math.inf)
         if budget.features is not None:
             return budget.features
         return int(budget.value / constraint_of(self.constraint, 1.0).cap)
 
     def _center_and_scale(self, moments: RunningMoments) -> tuple[Any, Any]:
-        """c and s of all rows so far; None where nothing is moved or scaled."""
+        """Return c and s of all rows so far; None where columns are not centred or scaled."""
         if not boolean("standardize", self.standardize):
             return None, None
         if boolean("fit_intercept", self.fit_intercept):
