@@ -258,18 +258,13 @@ class Standardization:
         names: Names | None = None,
     ) -> Standardization:
         """Return the same for remote X, by the moments of its columns; without these X is left as it is."""
-        standardization = cls.__new__(cls)
-        standardization.dtype, standardization.fit_intercept, standardization.width, standardization.names = (
-            dtype,
-            fit_intercept,
-            width,
-            names,
-        )
-        standardization.center, standardization.scale = None, np.ones(d)
+        found = cls.__new__(cls)
+        found.dtype, found.fit_intercept, found.width, found.names = dtype, fit_intercept, width, names
+        found.center, found.scale = None, np.ones(d)
         if moments is not None:
-            standardization.center = moments.mean if fit_intercept else None
-            standardization.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
-        return standardization
+            found.center = moments.mean if fit_intercept else None
+            found.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
+        return found
 
     def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
         """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""

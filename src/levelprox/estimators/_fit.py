@@ -246,16 +246,13 @@ class Task(FixedRidgeFit):
         part, own, wanted = self._part(x)
         if refit:
             with one_blas_thread(isinstance(objective, Model)):
-                own = self._without_ridge_from(part, own)
+                if isinstance(part, LinearModel | ByClass):
+                    own = FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(own)
+                else:
+                    own = without_ridge(part, own)
             if part.is_separated(own):
                 return True
         return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
-
-    def _without_ridge_from(self, part: Model | RemoteObjective, x: Vector) -> Vector:
-        """Return about the minimiser of ψ over few features from a point; far out where there is none."""
-        if isinstance(part, LinearModel | ByClass):
-            return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
-        return without_ridge(part, x)
 
     def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""

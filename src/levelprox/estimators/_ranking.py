@@ -206,15 +206,12 @@ class Ranking:
         found |= {"mean_test_score": mean, "std_test_score": spread, "standard_error": self.error}
         if self.by_median:
             found["median_test_score"] = self.center
-        rank = [1 + int(np.count_nonzero(~self._at_most(one))) for one in self.center]
+        rank = [1 + int(np.count_nonzero(~(self.center <= one + _slack(one)))) for one in self.center]
         return {**found, "rank_test_score": np.array(rank, np.int32)}
 
     def _at_least(self, value: float) -> NDArray[np.bool_]:
         """Return which candidates have this value or more, up to rounding."""
         return np.asarray(self.center >= value - _slack(value))
-
-    def _at_most(self, value: float) -> NDArray[np.bool_]:
-        return np.asarray(self.center <= value + _slack(value))
 
 
 def groups_of(budgets: ArrayLike) -> list[Rows]:

@@ -45,7 +45,9 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "status_": lambda status: isinstance(status, Status),
     "message_": lambda message: isinstance(message, str),
     "n_iter_": lambda n: _is_count(n),
-    "history_": lambda claimed: isinstance(claimed, tuple) and all(_is_record(one) for one in claimed),
+    "history_": lambda records: (
+        isinstance(records, tuple) and all(isinstance(one, Record | SubsetRecord) and _is_typed(one) for one in records)
+    ),
     "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
     "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
     "best_index_": lambda i: _is_count(i),
@@ -91,10 +93,10 @@ def _check_parts(model: Any) -> None:
 
 def _check_shapes(model: Any) -> None:
     d = model.n_features_in_
-    width = _width(model)
+    rows = () if not is_classifier(model) else (1,) if model.classes_.size == 2 else (model.classes_.size,)
     wanted = {
-        "coef_": (width, d) if is_classifier(model) else (d,),
-        "intercept_": (width,) if is_classifier(model) else (),
+        "coef_": (*rows, d),
+        "intercept_": rows,
         "scale_": (d,),
         "feature_names_in_": (d,),
         "feature_cost_": (d,),
@@ -110,11 +112,6 @@ def _check_shapes(model: Any) -> None:
         raise InvalidInputError(f"coef_ is of {model.coef_.dtype}, intercept_ of {np.asarray(model.intercept_).dtype}")
     if is_classifier(model) and len(set(model.classes_.tolist())) != model.classes_.size:
         raise InvalidInputError("classes_ has a class twice")
-
-
-def _width(model: Any) -> int:
-    """Return how many coefficients a feature has."""
-    return 1 if not is_classifier(model) or model.classes_.size == 2 else int(model.classes_.size)
 
 
 def _check_budget(model: Any) -> None:
@@ -282,10 +279,6 @@ def _is_table(results: dict[Any, Any]) -> bool:
     columns = results.values()
     right = all(isinstance(name, str) for name in results) and all(_is_vector(one, "biuf", True) for one in columns)
     return right and len({one.size for one in columns}) == 1
-
-
-def _is_record(one: object) -> bool:
-    return isinstance(one, Record | SubsetRecord) and _is_typed(one)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

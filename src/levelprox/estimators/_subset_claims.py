@@ -235,9 +235,6 @@ class SubsetClaims(RefittableFit):
         unused = max(int(self.model.level_) - self.counted.size, 0)
         return set(range(max(outside - unused, 0), outside + 1))
 
-    def _names(self) -> FeatureNames:
-        return FeatureNames.of(self.model, self.model.n_features_in_)
-
     def _is_convex(self) -> bool:
         return cast(Model, self.problem.objective).convex_start is None
 
@@ -249,7 +246,7 @@ class SubsetClaims(RefittableFit):
 
     def _additions(self, named: int | None, prove: bool) -> _Additions:
         """Refit with each further feature, the most promising and the named one first."""
-        outside = self._outside()
+        outside, names = self._outside(), FeatureNames.of(self.model, self.model.n_features_in_)
         size = cast(Model, self.task.objective).column_magnitudes()[:: self.problem.width][outside]
         slope = self.problem.sizes(self.gradient)[outside]
         promise = np.where(size > 0, slope / np.where(size > 0, size, 1.0), 0.0)
@@ -262,7 +259,7 @@ class SubsetClaims(RefittableFit):
             best = max(best, (self.psi - psi, j), key=lambda pair: pair[0])
             if j == named:
                 claimed, claimed_most = self.psi - psi, self.psi - least
-        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, self._names())
+        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, names)
 
     def _most_refits(self) -> int:
         """Return how many refits are done without `prove`."""

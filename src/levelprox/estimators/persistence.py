@@ -22,7 +22,7 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -276,9 +276,9 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
                 f"{name}: a class, parameters and what was fitted are wanted in the JSON of the model"
             )
     if "data" in about:
-        model.data_fingerprint_ = _fingerprint(_json(about, "data", name), name)
+        model.data_fingerprint_ = _part(about, "data", name, "fingerprint of the data", _fingerprint)
     if "preprocessing" in about:
-        model.preprocessing_ = _preprocessing(_json(about, "preprocessing", name), name)
+        model.preprocessing_ = _part(about, "preprocessing", name, "preprocessing", Preprocessing.of_dict)
     return ModelFile(model, versions)
 
 
@@ -318,19 +318,13 @@ def _whole(coef: object, fitted: dict[str, Any], name: str) -> object:
     if not isinstance(coef, Columns):
         return coef
     try:
-        wanted = _shape(fitted.get("scale_"), fitted.get("classes_"))
+        d, classes = int(fitted["scale_"].size), fitted.get("classes_")
+        wanted = (d,) if classes is None else (1 if classes.size == 2 else int(classes.size), d)
         if coef.shape != wanted:
             raise ValueError(f"it is of shape {coef.shape}, and {wanted} is wanted by scale_ and classes_")
         return coef.whole()
     except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise FileFormatError(f"{name}: coef_ cannot be put together: {error}") from error
-
-
-def _shape(scale: Any, classes: Any) -> tuple[int, ...]:
-    """Return the shape of coefficients: a row for each of several classes."""
-    if classes is None:
-        return (int(scale.size),)
-    return 1 if classes.size == 2 else int(classes.size), int(scale.size)
 
 
 def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str) -> None:
@@ -355,15 +349,14 @@ def _json(about: Mapping[str, str], key: str, name: str) -> dict[str, Any]:
     return found
 
 
-def _preprocessing(document: dict[str, Any], name: str) -> Preprocessing:
+def _part(about: Mapping[str, str], key: str, name: str, what: str, build: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return an object of the metadata, built from its JSON."""
+    document = _json(about, key, name)
     try:
-        return Preprocessing.of_dict(document)
-    except ValueError as error:
-        raise FileFormatError(f"{name}: the preprocessing is not one: {error}") from error
+        return build(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{name}: the {what} is not one: {error}") from error
 
 
-def _fingerprint(document: dict[str, Any], name: str) -> Fingerprint:
-    try:
-        return Fingerprint(**{**document, "shape": tuple(document["shape"])})
-    except (KeyError, TypeError) as error:
-        raise FileFormatError(f"{name}: the fingerprint of the data is not one: {error}") from error
+def _fingerprint(document: dict[str, Any]) -> Fingerprint:
+    return Fingerprint(**{**document, "shape": tuple(document["shape"])})

@@ -173,6 +173,7 @@ class LevelClaims(RecomputedFit):
 
     def _figures(self) -> list[Claim]:
         claimed: Certificate = self.model.certificate_
+        ours, theirs = self.model.constraint_, self.task.constraint
         found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
@@ -194,7 +195,7 @@ class LevelClaims(RecomputedFit):
             self._degenerate_claim(claimed, found),
             self._dual_bound_claim(claimed, found),
             Claim("error of the gradient", claimed.gradient_error, found.gradient_error, claimed.gradient_error == 0),
-            self._constraint_claim(),
+            Claim("constraint", repr(ours), repr(theirs), _same_numbers(ours, theirs)),
             self._status_claim(found, allowed),
             *(
                 Claim(field.name, str(getattr(claimed, field.name)), None, None)
@@ -298,10 +299,6 @@ class LevelClaims(RecomputedFit):
         if ours == theirs or not math.isfinite(size) or error >= fall:  # in the last case it is rounding error alone
             return Claim("bound on y", theirs, ours, True if ours == theirs else False if error < fall else None)
         return Claim("bound on y", theirs, ours, close(ours, theirs, size, _DUAL_BOUND + error / fall))
-
-    def _constraint_claim(self) -> Claim:
-        claimed, found = self.model.constraint_, self.task.constraint
-        return Claim("constraint", repr(claimed), repr(found), _same_numbers(claimed, found))
 
     def _status_claim(self, found: Certificate, allowed: float) -> Claim:
         """Check that a solved fit is: what else may have ended a run, the data do not tell."""
