@@ -174,7 +174,7 @@ def task_of(model: Any, design: Design, samples: Samples) -> tuple[Task, Vector]
     fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
     own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.width)
-    return judge._task(prepared, budget_of(model), own), fresh.scale
+    return Task.of(judge, prepared, budget_of(model), own), fresh.scale
 
 
 def subset_problem(task: Task, k: int) -> SubsetProblem:

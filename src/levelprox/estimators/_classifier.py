@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox.estimators._base import SingleBudgetMixin, counts_features
 from levelprox.estimators._callbacks import available_if, fitting, updating, with_callbacks
 from levelprox.estimators._cross_validation import BudgetChoiceMixin
-from levelprox.estimators._single_budget import SingleBudgetMixin, counts_features
 from levelprox.estimators._targets import ClassificationMixin
 
 

@@ -27,16 +27,16 @@ from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
-from levelprox.estimators._data import RemoteSamples, Samples
-from levelprox.estimators._fit import Task
-from levelprox.estimators._fold_fits import (
+from levelprox.estimators._budget_fits import (
     LABELS,
     Folds,
     Scored,
     Splits,
     fit_all,
 )
+from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
+from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._fit import Task
 from levelprox.estimators._folds import (
     RidgeFolds,
     SquaredLossFolds,
@@ -100,7 +100,7 @@ class BudgetChoiceMixin(SparseLinearModel):
             samples = replace(samples, design=None)  # training parts are rows of X
 
         def task(budget: Budget) -> Task:
-            return self._task(self._prepare(samples), budget)
+            return Task.of(self, self._prepare(samples), budget)
 
         def identity() -> dict[str, str]:
             options = {name: value for name, value in self.get_params().items() if name not in _WITHOUT_EFFECT}
@@ -269,7 +269,7 @@ class BudgetChoiceMixin(SparseLinearModel):
         again = [key for key, outcome in scores.items() if key[0] in ridged and len(outcome) == 1]
         for share, (budget, fold) in zip(shares(len(again), self.n_jobs), again, strict=False):
             scores[budget, fold] = folds.score(share, fold, [budget], scores[budget, fold][0].features)
-        largest = self._task(self._prepare(samples), budgets[0]).automatic_ridge
+        largest = Task.of(self, self._prepare(samples), budgets[0]).automatic_ridge
         candidates, found = list[Budget](), Found()
         for budget in budgets:
             factors = FOLD_GRID if budget in ridged else (0.0,)

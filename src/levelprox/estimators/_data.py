@@ -24,10 +24,11 @@ from levelprox.backends.array_namespace import array_namespace, on_device
 from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
 from levelprox.backends.partition import Form
 from levelprox.backends.statistics import Statistics
-from levelprox.designs import Design
+from levelprox.designs import Design, as_design
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._features import Standardization
-from levelprox.estimators._input import READING, naming_the_place
+from levelprox.estimators._input import READING, naming_the_place, one_each
+from levelprox.estimators._parameters import boolean
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LogLink, Loss, Squared
 from levelprox.objectives import Model
@@ -72,6 +73,25 @@ class Samples:
         """Return some of the samples."""
         more = {name: np.asarray(values)[rows] for name, values in self.more.items()}
         return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+    def prepared(self, estimator: Any) -> Prepared:
+        """Return the samples with known classes, weights and units; those of weight 0 are left out."""
+        X, y, weight, more = self.X if self.design is None else self.design, self.y, self.weight, self.more
+        if weight is not None and not np.all(weight > 0):
+            rows = np.flatnonzero(weight > 0)
+            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
+        total = None if weight is None else float(weight.sum())
+        y, weight, unit, width = estimator._encode(y, weight)
+
+        def standardization() -> Standardization:
+            intercept = boolean("fit_intercept", estimator.fit_intercept)
+            names = getattr(estimator, "feature_names_in_", None)
+            if boolean("standardize", estimator.standardize):
+                return Standardization.standardized(X, weight, intercept, width, names)
+            return Standardization(X, None, None, intercept, width, names)
+
+        return Prepared(unit, total, standardization, lambda units: estimator._objective(units, y, weight, **more))
 
 
 @dataclass(frozen=True)

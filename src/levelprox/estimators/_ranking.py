@@ -35,7 +35,7 @@ from scipy.special import digamma, gammaln
 from sklearn.base import is_classifier
 
 from levelprox._typing import Rows, Vector
-from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._budget_fits import Scored
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError, warn
 
