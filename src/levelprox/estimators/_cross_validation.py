@@ -382,9 +382,6 @@ class BudgetChoiceMixin(SparseLinearModel):
         given = {name: getattr(self, name) for name in shared}
         if ridges_of(self.ridge):  # each budget has its own
             given.pop("ridge")
-        if self.feature_cost is not None and hasattr(self, "n_features_in_"):  # names are those of all data
-            d = self.n_features_in_
-            given["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
         return kind(**given)
 
 

@@ -280,6 +280,8 @@ class Parameters(BaseEstimator):
             found["feature_weight"] = features.values("feature_weight", self.feature_weight)
         if not isinstance(self.positive, bool | np.bool_):
             found["positive"] = self._positive(d)
+        if self.feature_cost is not None:
+            found["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
         return found
 
     def _ridge(self) -> float | None:
