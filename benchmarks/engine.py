@@ -114,7 +114,7 @@ def counted(model: LinearModel) -> Iterator[Counter]:
         wrap(kind, "rmatvec", back)
         wrap(kind, "column_squares", product)
         wrap(kind, "row_squares", product)
-        wrap(kind, "_gram_beyond", product)
+        wrap(kind, "_gram", product)
         wrap(kind, "_columns", selection)
     wrap(LinearModel, "value_and_gradient", evaluation)
     # Blocks of rows stay in cache between their uses: what they counted is replaced by one reading.

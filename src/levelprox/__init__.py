@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from levelprox._best_subset import best_subset
     from levelprox._path import Path, path, subset_path
     from levelprox._solve import minimize, solve
-    from levelprox.backends.dispatch import linear_model
+    from levelprox.backends import linear_model
     from levelprox.certificate import Certificate, certify
     from levelprox.designs import open_chunked
     from levelprox.driver.driver import drive
@@ -97,7 +97,7 @@ _DEFINED_IN = {
     "certify_model": "estimators",
     "drive": "driver.driver",
     "expected_kkt": "theory.approximate_kkt",
-    "linear_model": "backends.dispatch",
+    "linear_model": "backends",
     "load": "estimators",
     "minimize": "_solve",
     "nearby_kkt": "theory.approximate_kkt",

@@ -1,6 +1,6 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
-The result is a set that no swap of one feature for another improves, as far as `Exchanges` says that this was shown.
+The result is a set that no swap improves, as far as `Exchanges` shows it.
 `levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
@@ -83,7 +83,7 @@ def best_subset(
         How many features may be nonzero; any number where it is left out and there is a `budget`.
     feature_cost : array-like of shape (n_features,), optional
         What each feature costs: numbers of at least 0, for a `budget`. A feature of cost 0 is free to take; it is in
-        the fit only if it lowers ψ. Features of `keep` cost nothing, whatever is given for them.
+        the fit only if it lowers ψ. Features of `keep` cost nothing; their given costs are ignored.
     budget : float, optional
         What the nonzero features may cost together, with `feature_cost`. Where k is given, both hold. The sum is exact:
         costs 0.1 and 0.2 exceed a budget of 0.3, as float64 numbers do. Give whole numbers, such as cents, where that

@@ -93,7 +93,7 @@ class Path:
 
     @property
     def success(self) -> bool:
-        """Whether every solution is what was asked for."""
+        """Whether every solution has a successful status."""
         return all(status.success for status in self.statuses)
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ def solve(
         continues from the lower of both results: a few times the work, and often a far better KKT point. "auto" is
         "continuation" for nonconvex constraints, except with `x0`, increasing levels, the paper's stopping rule, a
         subsolver that samples, or many classes (more than 50, with ten features or more), for which it is "direct". For
-        nonconvex losses ("cauchy", "sigmoid"), all but "direct" first solve the problem with a convex loss
+        nonconvex losses ("cauchy", "sigmoid"), all except "direct" first solve the problem with a convex loss
         (`Loss.convex_start`), and start there if this gives a lower ψ than the null fit.
     x0 : array-like of shape (d,), optional
         A feasible start. The default is the null fit: zero, except for unpenalized coordinates, which are fitted.

@@ -1,4 +1,4 @@
-"""Checks on what a user hands in. Each error names the argument, the place and the value."""
+"""Checks of arguments. Each error names the argument, the position and the value."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def option(value: Any) -> Any:
 
 
 def is_data(value: object) -> bool:
-    """Whether `value` is an array or a table, or an estimator, where a model is wanted."""
+    """Whether `value` is an array or a table, or an estimator, where a model is expected."""
     return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))
 
 
 def real(name: str, value: object) -> float:
-    """`value` as a float; booleans, strings, complex numbers and NaN are refused."""
+    """`value` as a float; booleans, strings, complex numbers and NaN raise an error."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"{name} must be a real number, got {value!r}")
     try:
@@ -81,14 +81,14 @@ def nonnegative(name: str, value: object) -> float:
 
 
 def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
-    """`value` as an integer in [least, below); booleans and floats are refused."""
+    """`value` as an integer in [least, below); booleans and floats raise an error."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:
         raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)
 
 
 def as_array(name: str, value: object) -> NDArray[Any]:
-    """`value` as NumPy sees it; ragged lists and masked entries are refused."""
+    """`value` as NumPy sees it; ragged lists and masked entries raise an error."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{name} is a masked array with {int(np.sum(value.mask))} masked entries")
     try:
@@ -140,3 +140,33 @@ def finite(name: str, array: FloatArray) -> FloatArray:
         kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
         raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
     return array
+
+
+def check_labels(y: NDArray[Any]) -> None:
+    """Raise unless the labels can be distinguished and sorted."""
+    if y.dtype.kind == "f":
+        finite("y", y)
+        between = np.flatnonzero(y != np.floor(y))
+        if between.size:
+            i = int(between[0])
+            raise InvalidInputError(
+                f"Unknown label type: continuous, y is {y[i]:g} at index {i}; numbers are for regression: "
+                "SparseRegressor"
+            )
+    if y.dtype.kind != "O":
+        return
+    missing = np.array([is_missing(label) for label in y])
+    if np.any(missing):
+        i = int(np.argmax(missing))
+        raise InvalidInputError(f"Input y contains NaN: {y[i]!r} at index {i} ({np.count_nonzero(missing)} in total)")
+    kinds = sorted({type(label).__name__ for label in y})
+    if len(kinds) > 1 and "str" in kinds:
+        raise InvalidInputError(f"y must hold classes of one type, got {' and '.join(kinds)}")
+
+
+def is_missing(label: Any) -> bool:
+    """Return whether this is no label: None, NaN or NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return True

@@ -287,7 +287,7 @@ class Problem(FeatureProblem):
         return shorter if excess <= 0 else x
 
     def cut(self, x: Vector) -> Vector:
-        """x without its smallest features: as few dropped as make it obey the level; x itself where it does."""
+        """x without its smallest features: the fewest whose removal satisfies the level; x itself if it does."""
         if self.is_feasible(x):
             return x
         sizes = self.sizes(x)
@@ -370,11 +370,11 @@ def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_feature
     if given.shape == (n_features,):
         given = np.array(given)
         given[unpenalized] = 0.0
-    return given  # of any other shape: refused, as without unpenalized features
+    return given  # of any other shape: an error, as without unpenalized features
 
 
 def _signs_without(unpenalized: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Signs asked of the features that count; of the others only by a mask that names them all."""
+    """Sign constraints of the penalized features; for others only by a mask over all features."""
     asked = np.asarray(nonnegative)
     if not unpenalized.size or (asked.ndim == 0 and not asked):
         return nonnegative

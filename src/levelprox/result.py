@@ -30,13 +30,13 @@ class Status(IntEnum):
     """
 
     SOLVED = 0  #: KKT residual at most tol, recomputed from the data
-    SOLVED_INACCURATE = 1  #: tol not reached, but 100 tol was, or the paper's milder rule where asked for
+    SOLVED_INACCURATE = 1  #: tol not reached, but 100 tol was, or the paper's weaker rule with stopping="change"
     MAX_ITER = 2  #: the cap on outer iterations
     TIME_LIMIT = 3  #: the cap on wall-clock time
     INTERRUPTED = 4  #: Ctrl-C
     CALLBACK_STOP = 5  #: the callback returned True
     STALLED = 6  #: no progress possible in floating point
-    INFEASIBLE = 10  #: no point obeys the level; there is no x
+    INFEASIBLE = 10  #: no point satisfies the level; there is no x
     DIVERGING = 11  #: ψ is unbounded below on the set, or its infimum is not attained
     NUMERICAL_ERROR = 12  #: the objective returned something not finite; x is the last good point
     RESOURCE_ERROR = 13  #: memory, disk or workers were lost
@@ -47,7 +47,7 @@ class Status(IntEnum):
 
     @property
     def success(self) -> bool:
-        """Whether the run ended as it was meant to."""
+        """Whether the run ended as requested."""
         return self in (Status.SOLVED, Status.CALLBACK_STOP)
 
 
@@ -69,7 +69,7 @@ class StopReason(StrEnum):
     LEFT_LEVEL = "left"  #: a step without the constraint left the level set
 
 
-#: Reasons that cut a step short: its result is not what the step is meant to reach.
+#: Reasons that cut a step short: its result is incomplete.
 CUT_SHORT_STOPS = (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
 
 
@@ -379,7 +379,7 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the run ended as it was meant to."""
+        """Whether the run ended as requested."""
         return self.status.success
 
     @property
@@ -399,7 +399,7 @@ class Result:
 
     @property
     def eta(self) -> float:
-        """η, the level asked for."""
+        """The level η."""
         return self.certificate.level
 
     @property
@@ -414,7 +414,7 @@ class Result:
 
     @property
     def kkt(self) -> float:
-        """The scaled KKT residual that tol speaks of."""
+        """The scaled KKT residual, which is compared with tol."""
         return self.certificate.kkt
 
     @property

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import StratifiedKFold
 
 from levelprox import CVDisplay, SparseClassifier, SparseClassifierCV, SparseRegressorCV, exceptions
-from levelprox.backends.dispatch import source_of
+from levelprox.backends import source_of
 from levelprox.backends.partition import Form
 from levelprox.estimators._budget_fits import Scored
 from levelprox.estimators._parameters import Budget

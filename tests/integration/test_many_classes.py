@@ -21,8 +21,8 @@ from levelprox.methods import Stop
 from levelprox.methods.continuation import continues
 from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.fit import Fit
-from levelprox.subset.newton import gap_bound, newton_step
+from levelprox.subset.fit import Fit, gap_bound
+from levelprox.subset.newton import newton_step
 from levelprox.subset.nonsmooth_refit import ExactRefits, minimised
 from levelprox.subset.simplex import Coordinates
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse

@@ -143,7 +143,7 @@ def test_counts_of_data_that_are_not_the_papers_leave_the_claim_open():
     [row] = stored(task.rows())
     assert (row["train"], row["dimension"], row["source"]) == (1500, 196, "generated")
     [claim] = TableDatasets().outcome([row], SCOPE).claims
-    assert claim.holds is None and "made up" in claim.remark and "generated" in claim.ours
+    assert claim.holds is None and "generated data" in claim.remark and "generated" in claim.ours
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -36,7 +36,7 @@ class _Limit:
     deadline : float
         When the time is up, by `time.monotonic`.
     grace : float
-        Seconds after which a step is given up.
+        Seconds after which a step is interrupted.
     armed : bool
         Whether compiled code gives it up.
     interrupted : bool
@@ -69,7 +69,7 @@ def seconds_left() -> float:
 
 
 def seconds_to_finish() -> float:
-    """Return the seconds that work at the end of a run may take, if it looks at the clock itself."""
+    """Return the seconds that work at the end of a run may take, if it checks the time itself."""
     limit = _state.limit
     return math.inf if limit is None else seconds_left() + (_FINISHED - 1) * limit.grace
 
@@ -83,7 +83,7 @@ def interrupted() -> bool:
 def limited(seconds: float) -> Iterator[None]:
     """Limit the time of a block; a limit that is set already stays in force.
 
-    Compiled code is not given up in the block, unless the block itself says so (`interruptible`): what a run has found
+    Compiled code is not interrupted in the block, unless the block allows it (`interruptible`): what a run has found
     would be lost where another run, which called it, says so.
 
     Parameters
@@ -106,7 +106,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def interruptible() -> AbstractContextManager[None]:
-    """Give up, by `TimeLimitError`, what compiled code does in this block later than a grace period after the limit."""
+    """Interrupt compiled code of this block by `TimeLimitError`, later than a grace period after the limit."""
     return _armed(1)
 
 

@@ -14,7 +14,7 @@ _LARGE, _SMALL = 2.0**970, 2.0**-900  # beyond these the parts of a product leav
 
 
 def product_tail(a: Double, b: Double, product: Double) -> Double:
-    """Return a·b − product without rounding, for product = a·b rounded (Dekker); NaN where it cannot be told."""
+    """Return a·b − product without rounding, for product = a·b rounded (Dekker); NaN if it cannot be computed."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         a_head, b_head = _head(a), _head(b)
         a_tail, b_tail = a - a_head, b - b_head

@@ -50,7 +50,7 @@ def _shares(mounted: Path, line: str) -> Iterator[float]:
     controllers, colon, place = named.partition(":")
     if not number.isdigit() or not colon:
         return
-    if not controllers:  # version 2, alone or beside version 1
+    if not controllers:  # version 2, alone or with version 1
         roots = [mounted, mounted / "unified"]
     elif "cpu" in controllers.split(","):
         roots = [mounted / controllers, mounted / "cpu"]
@@ -90,7 +90,7 @@ def _controller(base: Any) -> Any:
     """Return the class through which threadpoolctl reads and sets the number."""
 
     class KernelThreads(base):  # type: ignore[misc]
-        """The threads of levelprox's kernels, beside those of OpenMP."""
+        """The threads of levelprox's kernels, in addition to those of OpenMP."""
 
         user_api, internal_api = "openmp", "levelprox"
         filename_prefixes = ("_kernels",)
@@ -122,7 +122,7 @@ _use = _Use()
 
 
 def _after_fork() -> None:
-    """Forget the blocks of threads that a child process does not have."""
+    """Discard the blocks of threads that a child process does not have."""
     global _use
     _use = _Use()
 

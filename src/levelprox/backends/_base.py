@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends.partition import Form
+from levelprox.backends.partition import Form, Statistics
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
-from levelprox.backends.statistics import Statistics
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives._base import Curved
@@ -151,7 +150,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
-        """Far out along x, whether the loss of some sample falls for ever, and whether that of one rises."""
+        """Whether the loss of some sample decreases without bound along x, and whether that of one increases."""
 
     @abstractmethod
     def _middle(self) -> float:
@@ -345,7 +344,7 @@ class RemoteObjective(Curved):
         return z.known
 
     def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
-        """Evaluate ψ and ∇ψ, with the Hessian where that is wanted or small."""
+        """Evaluate ψ and ∇ψ, with the Hessian if requested or small."""
         with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
@@ -357,7 +356,7 @@ class RemoteObjective(Curved):
 
 
 def _there(part: Vector | None) -> Vector:
-    """Return a part of the sums that the query asked for."""
+    """Return a part of the sums of the query."""
     assert part is not None
     return part
 

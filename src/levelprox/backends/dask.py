@@ -271,7 +271,7 @@ def _check_version(client: str) -> None:
 
 
 def _portable(index: int, error: Exception) -> ChunkError:
-    """An error that can travel, whatever it was made of."""
+    """An error that can be pickled."""
     import pickle
 
     try:

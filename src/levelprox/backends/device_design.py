@@ -6,7 +6,7 @@ Full products read X itself and correct the small result, A'r = (X'r − c Σ r)
 gathered once, dense, centred and scaled; those that the next question has in common with the last are not read again.
 
 Products are in the type of X, and sums of float32 are taken over some thousand rows at a time, which are added up in
-float64. Vectors over the samples are float64: they are small beside X.
+float64. Vectors over the samples are float64: they are small relative to X.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PANEL = 128  # columns of a symmetric product that are done at once: as many as
 _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
-_STORED = 2**25  # entries of a CSR matrix that are looked at at once
+_STORED = 2**25  # entries of a CSR matrix that are checked at a time
 _TYPICAL = 2**10  # rows that tell how large the entries of a column typically are
 
 
@@ -112,7 +112,7 @@ class DeviceDesign:
         """These columns of A, gathered; what is kept of the last ones is used again.
 
         Where all are kept they are not copied: the others among those kept are then multiplied by 0, unless `few` says
-        that a matrix over these alone is wanted, and they are few.
+        that a matrix over these alone is needed, and they are few.
         """
         kept = self._kept
         places = np.full(features.size, -1) if kept is None else kept.places(features)
@@ -233,10 +233,10 @@ class DeviceDesign:
         """Mean, deviation, least and largest entry of every column of X itself; as `moments.py` measures them."""
         counts = weight > 0
         total = weight.sum()
-        measure = self._measured if self._csr is None else self._measured_entries
+        measure = self._dense_moments if self._csr is None else self._csr_moments
         return Moments(*(self.namespace.to_host(one) for one in measure(weight, counts, total)))
 
-    def _measured(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
+    def _dense_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, cast = self.namespace.xp, self.namespace.cast
         sums = self.namespace.zeros((self.d,), _DOUBLE)
         low, high = sums + np.inf, sums - np.inf
@@ -253,7 +253,7 @@ class DeviceDesign:
             second = second + xp.matmul(weight[rows], off * off)
         return mean, _deviation(xp, first, second, total, unit), low, high
 
-    def _measured_entries(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
+    def _csr_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, add_at, least_at = self.namespace.xp, self.namespace.add_at, self.namespace.least_at
         zeros = self.namespace.zeros((self.d,), _DOUBLE)
         sums, held, stored, low, lowest = zeros + 0, zeros + 0, zeros + 0, zeros + np.inf, zeros + np.inf
@@ -322,7 +322,7 @@ class Columns:
     matrix : array of shape (n, k)
         On the device.
     order : ndarray of int, optional
-        Where in the matrix those are that were asked for, one after the other; all by default.
+        Positions of the requested columns in the matrix, in order; all by default.
     """
 
     def __init__(self, design: DeviceDesign, features: Features, matrix: Any, order: Features | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Samples on a device: X, targets, weights and offsets, checked where they are."""
+"""Samples on a device: X, targets, weights and offsets, checked where they are, and losses as functions of margins."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Vector
+from levelprox._validation import check_labels
 from levelprox.backends._base import DataSource
-from levelprox.backends.array_namespace import Transfers, array_namespace
+from levelprox.backends.array_namespace import Namespace, Transfers, array_namespace
 from levelprox.backends.device_design import DeviceDesign
-from levelprox.backends.device_losses import weighted_median
-from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Statistics, check_few, check_labels
+from levelprox.backends.partition import Form, Statistics, check_few
 from levelprox.designs.moments import Moments, RunningMoments
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, check_weights
+from levelprox.losses import Loss, Multinomial, check_weights
 
 if TYPE_CHECKING:
     from levelprox.backends.gpu import DeviceModel
@@ -219,3 +218,157 @@ class DeviceSource(DataSource):
 
     def __repr__(self) -> str:
         return f"DeviceSource({self.design!r})"
+
+
+class Parcel:
+    """Arrays that go back to the host in one transfer."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.parts: list[Any] = []
+
+    def put(self, array: Any) -> None:
+        """Add an array of float64."""
+        self.parts.append(array.reshape(-1))
+
+    def opened(self, factor: float) -> list[Vector]:
+        """Return the arrays on the host, flat, all times a factor."""
+        whole = self.namespace.to_host(self.namespace.xp.concatenate(self.parts)) * factor
+        ends = np.cumsum([int(part.shape[0]) for part in self.parts])
+        return np.split(whole, ends[:-1])
+
+
+class Losses:
+    """F: the losses of all samples as a function of the margins, on the device, in float64.
+
+    Sums are in units in which the largest weight is about 1; `total` is Σ s in them.
+    """
+
+    def __init__(self, samples: DeviceSource, form: Form) -> None:
+        self.namespace, self.form, self.loss = samples.namespace, form, form.loss
+        self.xp, self.n, self.width = samples.namespace.xp, samples.design.n, form.width
+        self.softmax = form.softmax and form.width > 1
+        self.kind: Any = Multinomial if self.softmax else form.loss
+        weight, classes = samples.weight, form.classes
+        codes = None if classes is None else samples.codes_of_counted(classes)
+        self.weight, self.total = None, float(self.n)
+        if weight is not None:
+            largest = float(self.namespace.to_host(self.xp.amax(weight)))
+            # Their unit does not matter; a power of two keeps products in range without rounding.
+            self.weight = weight * float(np.ldexp(1.0, -int(np.frexp(largest)[1])))
+            self.total = float(self.namespace.to_host(self.weight.sum()))
+        self.offset = None if samples.offset is None else samples.offset.reshape(self.n, -1)
+        if codes is None:
+            self.target = samples.targets(self.loss)[:, None]
+        elif self.width == 1:
+            self.target = (2.0 * self.namespace.cast(codes, _DOUBLE) - 1.0)[:, None]
+        else:
+            own = codes[:, None] == self.namespace.counting(self.width)
+            self.target = own if form.softmax else 2.0 * self.namespace.cast(own, _DOUBLE) - 1.0
+
+    def _shifted(self, z: Any) -> Any:
+        return z if self.offset is None else z + self.offset
+
+    def at(self, z: Any) -> Evaluated:
+        """Return the losses and their derivatives at the margins z + o, of shape (n, K)."""
+        return Evaluated(self, self._shifted(z))
+
+    def pointwise(self, z: Any) -> tuple[Any, Any, Any]:
+        """Return ℓ and ∂ℓ of every sample at z + o, and ∂²ℓ, or probabilities where classes share a likelihood."""
+        found: tuple[Any, Any, Any] = self.kind.pointwise(self.xp, self._shifted(z), self.target)
+        return found
+
+    def values(self, moves: list[Any]) -> Any:
+        """Return Σ s ℓ at each of some margins, o being added to them."""
+        if self.width > 1:
+            return self.xp.stack([self.at(z).value for z in moves])
+        z = self._shifted(self.xp.concatenate(moves, axis=1))
+        return self.weighted(self.loss.heights(self.xp, z, self.target)).sum(axis=0)
+
+    def weighted(self, values: Any) -> Any:
+        """Return values times weights; samples without weight are 0, whatever their loss."""
+        if self.weight is None:
+            return values
+        s = self.weight if values.ndim == 1 else self.weight[:, None]
+        return self.xp.where(s == 0, 0.0, values * s)
+
+    def typical_curvature(self) -> float:
+        """Return the same as `Loss.typical_curvature`, about x = 0."""
+        if self.softmax:
+            return (self.width - 1) / self.width**2
+        if math.isfinite(self.loss.smoothness):
+            return self.loss.smoothness
+        zero = self.namespace.zeros((self.n, self.width), _DOUBLE)
+        places = (self._shifted(zero), self.xp.log(self.target))
+        sums = [self.weighted(self.loss.pointwise(self.xp, z, self.target)[2]).sum() for z in places]
+        means = self.namespace.to_host(self.xp.stack(sums)) / self.total
+        return min((float(mean) for mean in means if 0 < mean < math.inf), default=1.0)
+
+    def middle(self) -> float:
+        """Return the start of the intercept: the median, for a loss of residuals that is not a parabola."""
+        if self.loss.kind != "regression" or self.loss.constant_curvature:
+            return 0.0
+        left = self.target[:, 0] if self.offset is None else self.target[:, 0] - self.offset[:, 0]
+        weight = self.namespace.zeros((self.n,), _DOUBLE) + 1 if self.weight is None else self.weight
+        return float(self.namespace.to_host(weighted_median(self.namespace, left, weight)))
+
+    def accuracy(self, z: Any) -> float:
+        """Return the share of the samples whose class has the largest margin, o being added to z."""
+        z = self._shifted(z)
+        if self.width == 1:
+            right = (z[:, 0] > 0) == (self.target[:, 0] > 0)
+        else:
+            own = self.namespace.cast(self.target, _DOUBLE)
+            right = self.xp.argmax(z, axis=1) == self.xp.argmax(own, axis=1)
+        return float(self.namespace.to_host(self.weighted(self.namespace.cast(right, _DOUBLE)).sum())) / self.total
+
+    def ray_trend(self, direction: Any) -> tuple[bool, bool]:
+        """Return whether some losses fall forever as margins move in a direction, and whether some rise."""
+        if self.softmax:
+            own = self.xp.where(self.target, direction, 0.0).sum(axis=1)[:, None]
+            falls, rises = direction < own, direction > own
+        elif self.loss.kind == "count":
+            falls = (self.target == 0) & (direction < 0)
+            rises = ~falls & (direction != 0)
+        else:
+            falls = self.target * direction > 0
+            rises = ~falls & (direction != 0)
+        if self.weight is not None:
+            counts = (self.weight > 0)[:, None]
+            falls, rises = falls & counts, rises & counts
+        some = self.namespace.to_host(self.xp.stack([falls.any(), rises.any()]))
+        return bool(some[0]), bool(some[1])
+
+
+class Evaluated:
+    """The losses at some margins: Σ s ℓ, and s ∂ℓ and s ∂²ℓ of every sample, not divided by Σ s."""
+
+    def __init__(self, losses: Losses, z: Any) -> None:
+        self.losses = losses
+        value, slope, self.shape = losses.kind.pointwise(losses.xp, z, losses.target)
+        self.value = losses.weighted(value).sum()
+        self.slope = losses.weighted(slope)
+
+    def curvature(self, a: int, b: int, convex: bool) -> Any:
+        """Return s ∂²ℓ/∂z_a∂z_b of every sample; of one margin its absolute value if `convex`."""
+        if self.losses.softmax:
+            return self.losses.weighted(Multinomial.bend(self.shape, a, b))
+        return self.losses.weighted(self._convex(self.shape[:, a], convex))
+
+    def hessian_product(self, moved: Any, convex: bool) -> Any:
+        """Return s ∇²ℓ v of every sample, where v are changes of its margins."""
+        if self.losses.softmax:
+            return self.losses.weighted(Multinomial.product(self.shape, moved))
+        return self.losses.weighted(self._convex(self.shape, convex) * moved)
+
+    def _convex(self, curvature: Any, convex: bool) -> Any:
+        return self.losses.xp.abs(curvature) if convex and self.losses.loss.weak_convexity else curvature
+
+
+def weighted_median(namespace: Namespace, values: Any, weight: Any) -> Any:
+    """Return the first of the sorted values at which half of the weight is reached."""
+    xp = namespace.xp
+    order = xp.argsort(values)
+    reached = xp.cumsum(weight[order], axis=0)
+    place = (reached < 0.5 * reached[-1:]).sum()
+    return values[order[place]]

@@ -21,34 +21,23 @@ _POLL_SECONDS = 2.0  # between two checks whether workers are still active
 
 
 class ChunkError(Exception):
-    """A task failed: which chunk it was for, and why. It travels from a worker to the client, and no further."""
+    """A task failed: the number of its chunk, and the reason. It is sent from a worker to the client."""
 
-    @property
-    def chunk(self) -> int:
-        return int(self.args[0])
-
-    @property
-    def reason(self) -> BaseException:
-        reason: BaseException = self.args[1]
-        return reason
+    def for_user(self) -> LevelproxError:
+        """Return the error that the user sees."""
+        return chunk_error(*self.args)
 
     def __reduce__(self) -> tuple[type[ChunkError], tuple[Any, ...]]:
         return ChunkError, self.args
 
-    @property
-    def told(self) -> LevelproxError:
-        """The same for the user."""
-        return told(self.chunk, self.reason)
 
-
-def told(chunk: int, reason: BaseException) -> LevelproxError:
-    """Why a chunk failed, for the user: an error of levelprox's own stays what it is."""
+def chunk_error(chunk: int, reason: BaseException) -> LevelproxError:
+    """Return why a chunk failed, for the user: an error of levelprox keeps its type."""
     if isinstance(reason, LevelproxError):
         place = f"chunk {chunk}: "
-        error: LevelproxError = reason if str(reason).startswith(place) else reason.prefixed(place)
-    else:
-        error = BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}")
-    error.__cause__ = None if isinstance(reason, LevelproxError) else reason
+        return reason if str(reason).startswith(place) else reason.prefixed(place)
+    error = BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}")
+    error.__cause__ = reason
     return error
 
 
@@ -69,7 +58,7 @@ class Executor(ABC):
 
 
 class Threads(Executor):
-    """Nobody but this process, on the threads of Dask's local scheduler."""
+    """Work in this process, on the threads of Dask's local scheduler."""
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
         from dask.base import compute
@@ -77,7 +66,8 @@ class Threads(Executor):
         try:
             return list(compute(*collections, scheduler="threads"))  # type: ignore[no-untyped-call]
         except ChunkError as error:
-            raise error.told from error.told.__cause__
+            explained = error.for_user()
+            raise explained from explained.__cause__
 
     def keep_task(self, key: str, task: Any) -> Any:
         import dask.threaded
@@ -90,7 +80,8 @@ class Threads(Executor):
         try:
             return dask.threaded.get(graph, key)
         except ChunkError as error:
-            raise error.told from error.told.__cause__
+            explained = error.for_user()
+            raise explained from explained.__cause__
 
     def __repr__(self) -> str:
         return "threads"
@@ -137,7 +128,7 @@ class Cluster(Executor):
             try:
                 return self._awaited(future, chunks)
             finally:
-                future.release()  # whatever of it is not done, Ctrl-C having come, is not done any more
+                future.release()  # cancels the rest after Ctrl-C
 
     def _awaited(self, future: Any, chunks: Sequence[Any]) -> Any:
         from concurrent.futures import CancelledError
@@ -163,7 +154,8 @@ class Cluster(Executor):
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, ChunkError):
-            raise error.told from error.told.__cause__
+            explained = error.for_user()
+            raise explained from explained.__cause__
         failed = [i for i, chunk in enumerate(chunks) if chunk.status == "error"]
         if isinstance(error, KilledWorker):
             raise BackendError(
@@ -171,7 +163,7 @@ class Cluster(Executor):
                 "another beside it, for want of memory most likely: make the chunks smaller, or give the workers more"
             ) from error
         if failed:
-            explained = told(failed[0], error)
+            explained = chunk_error(failed[0], error)
             raise explained from explained.__cause__
         self._check_connected()
         raise BackendError(f"the cluster failed with {type(error).__name__}: {error}") from error

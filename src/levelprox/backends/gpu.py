@@ -1,8 +1,7 @@
 """ψ of samples on a device: X, targets and weights stay there, and so does everything that is as long as they are.
 
-What comes back is W-sized, but for one gradient over all features in each full gradient pass; `query.py` says what is
-sent when.
-Each query is one transfer there, of its points, and one back, of all that it asks for.
+Results have the size of W, except for one gradient over all features in each full gradient pass; `query.py` says what
+is sent when. Each query is one transfer there, of its points, and one back, of all its results.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends._base import RemoteObjective, SharedState, SquareSums
 from levelprox.backends.array_namespace import Transfers
 from levelprox.backends.device_design import Columns
-from levelprox.backends.device_losses import Losses, Parcel
-from levelprox.backends.device_source import DeviceSource
+from levelprox.backends.device_source import DeviceSource, Losses, Parcel
 from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
@@ -64,34 +62,34 @@ class DeviceModel(RemoteObjective):
     def partial_sums(self, query: Query) -> PartialSums:
         needed = self.design.bytes_for(query.features.size)
         with self.namespace.within_memory(f"a query of {query.features.size} features", needed):
-            return self._answer(query)
+            return self._evaluated(query)
 
-    def _answer(self, asked: Query) -> PartialSums:
+    def _evaluated(self, query: Query) -> PartialSums:
         K = self.width
-        columns = self.design.columns(asked.features, few=bool(asked.hessian))
-        sent = [*asked.points, *(one for one in (asked.step, asked.product) if one is not None)]
+        columns = self.design.columns(query.features, few=bool(query.hessian))
+        sent = [*query.points, *(one for one in (query.step, query.product) if one is not None)]
         moved = columns.matvec(np.concatenate([x.reshape(-1, K) for x in sent], axis=1))
         moves = [moved[:, k : k + K] for k in range(0, len(sent) * K, K)]
-        trials = moves[1 : len(asked.points)]
-        if asked.step is not None:
-            trials += [moves[0] + t * moves[len(asked.points)] for t in AHEAD.tolist()]
+        trials = moves[1 : len(query.points)]
+        if query.step is not None:
+            trials += [moves[0] + t * moves[len(query.points)] for t in AHEAD.tolist()]
         back, at = Parcel(self.namespace), self.losses.at(moves[0])
         back.put(at.value)
         if trials:
             back.put(self.losses.values(trials))
-        if asked.gradient == "here":
+        if query.gradient == "here":
             back.put(columns.rmatvec(at.slope))
-        elif asked.gradient:
+        elif query.gradient:
             back.put(self.design.rmatvec(at.slope[:, 0] if K == 1 else at.slope))
-        if asked.hessian:
+        if query.hessian:
             for a, b in self._pairs:
-                back.put(columns.gram(at.bend(a, b, asked.hessian == "convex")))
-        if asked.product is not None:
-            back.put(columns.rmatvec(at.bent(moves[-1], asked.diagonal != "exact")))
-        elif asked.diagonal:
+                back.put(columns.gram(at.curvature(a, b, query.hessian == "convex")))
+        if query.product is not None:
+            back.put(columns.rmatvec(at.hessian_product(moves[-1], query.diagonal != "exact")))
+        elif query.diagonal:
             for a in range(K):
-                back.put(columns.squares(at.bend(a, a, asked.diagonal == "convex")))
-        return self._read(asked, columns, back.opened(1 / self.losses.total), bool(trials))
+                back.put(columns.squares(at.curvature(a, a, query.diagonal == "convex")))
+        return self._read(query, columns, back.opened(1 / self.losses.total), bool(trials))
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
         with self.namespace.within_memory("leave-one-out losses", self.design.bytes_for(self.features.size)):
@@ -125,9 +123,9 @@ class DeviceModel(RemoteObjective):
         value = self.losses.pointwise(z + step)[0]
         return value if value.ndim == 1 else value.sum(axis=1)
 
-    def _read(self, asked: Query, columns: Columns, parts: list[Vector], with_trials: bool) -> PartialSums:
-        """What came back, over the features that were asked for, in the order of the query."""
-        K, order, size = self.width, columns.order, asked.features.size
+    def _read(self, query: Query, columns: Columns, parts: list[Vector], with_trials: bool) -> PartialSums:
+        """Return the results over the requested features, in the order of the query."""
+        K, order, size = self.width, columns.order, query.features.size
         values = np.concatenate(parts[: 1 + with_trials])
         rest = iter(parts[1 + with_trials :])
         # So far out that ψ is no number, nothing else is, either.
@@ -135,19 +133,19 @@ class DeviceModel(RemoteObjective):
         gradient: Any = None
         hessian: Any = None
         diagonal = product = None
-        if asked.gradient:
+        if query.gradient:
             gradient = next(rest).reshape(-1, K)
-            gradient = (gradient[order] if asked.gradient == "here" else gradient).ravel()
-        if asked.hessian:
+            gradient = (gradient[order] if query.gradient == "here" else gradient).ravel()
+        if query.hessian:
             square, in_order = np.ix_(order, order), np.array_equal(order, np.arange(columns.features.size))
             hessian = np.zeros((size, K, size, K))
             for a, b in self._pairs:
                 block = next(rest).reshape(columns.features.size, -1)
                 hessian[:, a, :, b] = hessian[:, b, :, a] = block if in_order else block[square]
             hessian = hessian.reshape(size * K, size * K)
-        if asked.product is not None:
+        if query.product is not None:
             product = next(rest).reshape(-1, K)[order].ravel()
-        elif asked.diagonal:
+        elif query.diagonal:
             diagonal = np.stack([next(rest)[order] for _ in range(K)], axis=1).ravel()
         if lost:
             for array in (gradient, hessian, diagonal, product):
@@ -171,9 +169,8 @@ class DeviceModel(RemoteObjective):
         """A typical ℓ'' times the mean square of the entries of the columns that are not zero, seen in some rows."""
         seen = self._once("typical", lambda: self.design.typical_squares(self.samples.weights))
         sums = self._sums("typical", seen)
-        return (
-            float(self._once("bend", self.losses.typical_bend)) * sums.total / sums.positive if sums.positive else 1.0
-        )
+        curvature = float(self._once("curvature", self.losses.typical_curvature))
+        return curvature * sums.total / sums.positive if sums.positive else 1.0
 
     @property
     def column_squares(self) -> Vector:
@@ -188,7 +185,7 @@ class DeviceModel(RemoteObjective):
 
     @property
     def _whole_squares(self) -> Any:
-        """Of all features, on the device; a pass over X, the first time it is asked for."""
+        """Of all features, on the device; a pass over X at first use."""
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
 
     @property
@@ -196,13 +193,13 @@ class DeviceModel(RemoteObjective):
         return self._sums("squares", self._whole_squares)
 
     def _once(self, name: str, made: Callable[[], Any]) -> Any:
-        """What is a fact of all features, made when it is asked for first."""
+        """A quantity of all features, computed at first use."""
         if name not in self._facts:
             self._facts[name] = made()
         return self._facts[name]
 
     def _sums(self, name: str, whole: Any) -> SquareSums:
-        """What is asked of a vector over all features on the device, over those of this restriction."""
+        """The entries of a vector on the device for the features of this restriction."""
         if name not in self._own:
             part = whole
             if self.features.size < self.n_all:

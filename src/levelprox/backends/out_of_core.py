@@ -17,18 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Index
 from levelprox._validation import finite, whole
-from levelprox.backends.partition import Partition, SetForm, T, Transform, Work
+from levelprox.backends.partition import ComputeStatistics, Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.query import PartialSums
-from levelprox.backends.statistics import ComputeStatistics
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked
-from levelprox.designs.deferred import ColumnCache, DeferredDesign
+from levelprox.designs.column_view import ColumnCache, DeferredDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
 from levelprox.losses._base import vector
 
-#: Told how many chunks of how many were read, and for what.
+#: Called with the number of chunks read, the total, and the purpose.
 Progress = Callable[[int, int, str], None]
 
 _MEMORY = 2**30  # bytes for columns that are kept, unless a quarter of what is free is less
@@ -185,7 +184,7 @@ class Samples:
         return Partition(i, design, self.y[rows], weight, None if self.offset is None else self.offset[rows])
 
     def learn(self, answer: PartialSums, width: int) -> None:
-        """From a look at all features: those of a large gradient are likely to be asked for."""
+        """Of a full gradient pass: features with a large gradient are likely to be needed."""
         if answer.gradient is not None and np.all(np.isfinite(answer.gradient)):
             d = self.chunked.shape[1]  # an intercept is behind them
             size = np.sum(np.square(answer.gradient[: d * width].reshape(d, width)), axis=1)
@@ -201,7 +200,7 @@ class Pass:
     what : str
         What for.
     keep : bool
-        Whether columns that are asked for will be asked for again.
+        Whether the requested columns will be needed again.
     """
 
     def __init__(self, samples: Samples, what: str, keep: bool) -> None:
@@ -210,7 +209,7 @@ class Pass:
         self._done = 0
         self._threads: ThreadPoolExecutor | None = None
         self._ahead: tuple[int, Future[None]] | None = None
-        self._chosen: Index | None = None  # columns that were asked for last
+        self._chosen: Index | None = None  # columns of the last request
 
     def __enter__(self) -> Self:
         self._chunked.check_unchanged()
@@ -225,7 +224,7 @@ class Pass:
             self._samples.forward = not self.forward
 
     def chunk(self, i: int) -> _Opened:
-        """Chunk i, which is read where that is asked of it."""
+        """Chunk i, read when needed."""
         return _Opened(self, i)
 
     def columns(self, i: int, chosen: Index, read: Callable[[], Design]) -> Design:

@@ -1,77 +1,75 @@
-"""Some of the samples: rows of X with their targets and weights, and the model that they are.
+"""Some of the samples, the model that they are, and what must be known of all samples before they are a model.
 
 A `Partition` is some rows of X with their targets and weights, in memory. All of them together are a
-`PartitionedSource` (`partitioned.py`).
+`PartitionedSource` (`partitioned.py`). `Statistics` are sums over partitions; X is checked on the way, and an error
+names the partition, and the row and column in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Vector
-from levelprox.designs import Design, ScaledDesign
+from levelprox._validation import check_labels
+from levelprox.designs import Design, RunningMoments, ScaledDesign
+from levelprox.designs._base import check_finite
+from levelprox.designs.dense import DenseDesign
+from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
 
+_BITS_PER_ROUND = 12  # of the median
+_MAX_CLASSES = 10_000
+
 
 class Summand(Protocol):
-    """What can be added up."""
+    """Results that can be added up."""
 
     def __add__(self, other: Any) -> Any: ...
 
 
 T = TypeVar("T", bound=Summand)
-T_co = TypeVar("T_co", covariant=True, bound=Summand)
-
-
-class Work(Protocol[T_co]):
-    """What is done with every partition that has samples of weight; a round is the sum over all of them.
-
-    It travels: an instance of a class at the top of a module, with little data in it.
-    """
-
-    def __call__(self, partition: Partition) -> T_co: ...
-
-
-class Transform(Protocol):
-    """What makes one partition of another; it travels as work does."""
-
-    def __call__(self, partition: Partition) -> Partition: ...
+#: Applied to every partition that has samples of weight; a round is the sum over all of them. It is sent to workers: a
+#: function at the top of a module, perhaps a `partial` of it, or an instance of a class there, with little data.
+Work = Callable[["Partition"], T]
+#: Makes one partition of another; sent as work is.
+Transform = Callable[["Partition"], "Partition"]
 
 
 @dataclass(frozen=True, eq=False)
 class SetForm:
-    """Rows as a model of some form."""
+    """Set the form of the model that rows become."""
 
     form: Form
 
     def __call__(self, partition: Partition) -> Partition:
-        return partition.formed(self.form)
+        return Partition(partition.index, partition.design, partition.y, partition.weight, partition.offset, self.form)
 
 
 @dataclass(frozen=True, eq=False)
 class ScaleWeights:
-    """Rows whose weights are multiplied by a factor for their class."""
+    """Multiply the weights of rows by a factor for their class."""
 
     classes: NDArray[Any]
     factors: Vector
 
     def __call__(self, partition: Partition) -> Partition:
         assert partition.y is not None
-        own = self.factors[np.searchsorted(self.classes, partition.y)]
-        return partition.weighing(own if partition.weight is None else own * partition.weight)
+        return partition.weighing(self.factors[np.searchsorted(self.classes, partition.y)] * partition.weights)
 
 
 @dataclass(frozen=True)
 class SelectFold:
-    """The rows of a fold, or all others; of each partition about as many are in every fold."""
+    """Select the rows of a fold, or all others; of each partition about as many are in every fold."""
 
     fold: int
     folds: int
@@ -82,13 +80,12 @@ class SelectFold:
         order = np.random.default_rng([self.seed, partition.index]).permutation(partition.design.shape[0])
         order += partition.index  # else rows of chunks with fewer rows than folds would all be in the first ones
         counts = (order % self.folds == self.fold) == self.held_out
-        own = np.ones(order.size) if partition.weight is None else partition.weight
-        return partition.weighing(np.where(counts, own, 0.0))
+        return partition.weighing(np.where(counts, partition.weights, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How samples become a model, the same for all source.
+    """How samples become a model, the same for all partitions.
 
     Attributes
     ----------
@@ -97,9 +94,9 @@ class Form:
     center, scale : ndarray of shape (d,), optional
         A = (X − 1c') diag(1/s).
     classes : ndarray, optional
-        Of targets that are labels. Two are told apart by one margin, the second of them being +1; more have one each.
+        Of targets that are labels. Two have one margin, the second of them being +1; more have one each.
     softmax : bool
-        Whether more than two classes share one likelihood; else each is told from the others by `loss`.
+        Whether more than two classes share one likelihood; else `loss` separates each from the others.
     """
 
     loss: Loss
@@ -120,7 +117,7 @@ class Form:
         return self.scale is not None and (self.center is not None or not self.fit_intercept)
 
     def model(self, design: Design, y: NDArray[Any], weight: Vector | None, offset: Vector | None) -> Model:
-        """ψ of some of the samples; X was checked."""
+        """Return ψ of some of the samples; X was checked."""
         if self.center is not None or self.scale is not None:
             design = ScaledDesign(design, self.center, self.scale)
         if self.classes is None:
@@ -139,7 +136,7 @@ class Partition:
     Parameters
     ----------
     index : int
-        Which of the source this is: what errors call it.
+        Its number among all partitions, which errors name.
     design : Design
         X of these rows.
     y : ndarray of shape (n,), optional
@@ -157,9 +154,8 @@ class Partition:
         offset: Vector | None = None,
         form: Form | None = None,
     ) -> None:
-        self.index, self.design, self.y, self.offset, self.form = index, design, y, offset, form
-        self.weight = weight
-        self.total = float(design.shape[0] if self.weight is None else self.weight.sum())
+        self.index, self.design, self.y, self.weight, self.offset, self.form = index, design, y, weight, offset, form
+        self.total = float(design.shape[0] if weight is None else weight.sum())
         self._model: Model | None = None
         self._part: tuple[bytes, Model] | None = None
 
@@ -174,18 +170,169 @@ class Partition:
             self._model = self.form.model(self.design, self.y, self.weight, self.offset)
         return self._model
 
+    @property
+    def weights(self) -> Vector:
+        """s, also where none are given."""
+        return np.ones(self.design.shape[0]) if self.weight is None else self.weight
+
     def part(self, features: Features) -> Model:
-        """The same over few features; the columns of the last ones are kept."""
+        """Return the same over few features; the columns of the last ones are cached."""
         key, kept = features.tobytes(), self._part
         if kept is None or kept[0] != key:
             kept = key, self.model.restrict(features)
             self._part = kept
         return kept[1]
 
-    def formed(self, form: Form) -> Partition:
-        """The same rows as another model."""
-        return Partition(self.index, self.design, self.y, self.weight, self.offset, form)
-
     def weighing(self, weight: Vector) -> Partition:
-        """The same rows with other weights."""
+        """Return the same rows with other weights."""
         return Partition(self.index, self.design, self.y, weight, self.offset, self.form)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Of samples that have a weight.
+
+    Attributes
+    ----------
+    count : int
+        Samples, those without a weight included.
+    total : float
+        Σ s.
+    moments : RunningMoments
+        Of the columns of X, where these were measured.
+    classes : ndarray
+        The different targets, sorted, where they are labels.
+    class_weights : ndarray
+        Σ s of each.
+    y_moments : RunningMoments
+        Of the targets, where they are numbers.
+    largest : float
+        max |y| of those.
+    """
+
+    count: int
+    total: float
+    moments: RunningMoments
+    classes: NDArray[Any]
+    class_weights: Vector
+    y_moments: RunningMoments
+    largest: float
+
+    def __add__(self, other: Statistics) -> Statistics:
+        both = np.concatenate([self.classes, other.classes])
+        check_labels(both)
+        classes, places = np.unique(both, return_inverse=True)
+        check_few(classes)
+        weights = _sums(places, np.concatenate([self.class_weights, other.class_weights]), classes.size)
+        return Statistics(
+            self.count + other.count,
+            self.total + other.total,
+            self.moments + other.moments,
+            classes,
+            weights,
+            self.y_moments + other.y_moments,
+            max(self.largest, other.largest),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ComputeStatistics:
+    """Compute the statistics of a partition.
+
+    Attributes
+    ----------
+    loss : Loss
+        Says which targets are allowed.
+    labels : bool
+        Whether targets are labels.
+    with_moments : bool
+        Whether the columns of X are measured; else they are only checked.
+    """
+
+    loss: Loss
+    labels: bool
+    with_moments: bool = True
+
+    def __call__(self, partition: Partition) -> Statistics:
+        design, y = partition.design, partition.y
+        assert y is not None
+        numbers = np.zeros(1)
+        try:
+            check_finite(design.kernel)
+            if self.labels:
+                check_labels(y)
+            else:
+                numbers = self.loss.check_targets(y, "y")
+        except InvalidInputError as error:
+            raise InvalidInputError(f"chunk {partition.index}: {error}") from None
+        moments, of_y = RunningMoments(design.shape[1]), RunningMoments(1)
+        weight = partition.weights
+        if self.with_moments:
+            moments.update(design, partition.weight)
+        classes, class_weights, largest = np.empty(0), np.empty(0), 0.0
+        if self.labels:
+            classes, places = np.unique(y[weight > 0], return_inverse=True)
+            check_few(classes)
+            class_weights = _sums(places, weight[weight > 0], classes.size)
+        else:
+            of_y.update(DenseDesign(np.ascontiguousarray(numbers)[:, None]), partition.weight)
+            largest = float(np.max(np.abs(numbers[weight > 0]), initial=0.0))
+        return Statistics(design.shape[0], partition.total, moments, classes, class_weights, of_y, largest)
+
+
+def median(source: Any, total: float) -> float:
+    """Return the weighted median of the targets, exactly: some of its bits in each round."""
+    prefix, known, below = 0, 0, 0.0
+    while known < 64:
+        bits = min(_BITS_PER_ROUND, 64 - known)
+        counts = source.total(partial(_weights_by_bits, prefix=prefix, known=known, bits=bits))
+        reached = np.cumsum(counts) + below
+        digit = min(int(np.searchsorted(reached, 0.5 * total)), counts.size - 1)
+        below = float(reached[digit] - counts[digit])
+        prefix, known = (prefix << bits) | digit, known + bits
+    return number_of(prefix)
+
+
+def _weights_by_bits(partition: Partition, prefix: int, known: int, bits: int) -> Vector:
+    """Return Σ s of the targets that begin with the bits `prefix`, by the bits that follow."""
+    assert partition.y is not None
+    keys, weight = ordered_bits(partition.y), partition.weights
+    if known:
+        chosen = keys >> np.uint64(64 - known) == np.uint64(prefix)
+        keys, weight = keys[chosen], weight[chosen]
+    digits = (keys << np.uint64(known)) >> np.uint64(64 - bits)
+    return _sums(digits.astype(np.intp), weight, 2**bits)
+
+
+def spread_about(partition: Partition, middle: float) -> float:
+    """Return Σ s |y − middle|."""
+    assert partition.y is not None
+    far = np.abs(np.asarray(partition.y, np.float64) - middle)
+    return float(np.sum(far if partition.weight is None else far * partition.weight))
+
+
+def ordered_bits(y: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return whole numbers in the order of these."""
+    bits = np.ascontiguousarray(y, np.float64).view(np.uint64)
+    negative = bits >> np.uint64(63) == 1
+    return np.where(negative, ~bits, bits | np.uint64(1 << 63))
+
+
+def number_of(bits: int) -> float:
+    """Return the number that has these bits in `ordered_bits`."""
+    positive = bits >> 63 == 1
+    own = np.uint64(bits ^ (1 << 63)) if positive else ~np.uint64(bits)
+    return float(np.array([own], np.uint64).view(np.float64)[0])
+
+
+def _sums(places: NDArray[np.intp], weight: Vector, size: int) -> Vector:
+    """Return the sum of the weights at each place."""
+    return np.asarray(np.bincount(places, weight, size), np.float64)
+
+
+def check_few(classes: NDArray[Any]) -> None:
+    """Raise if there are so many classes that targets must be numbers."""
+    if classes.size > _MAX_CLASSES:
+        raise InvalidInputError(
+            f"y has more than {_MAX_CLASSES} classes; targets that are numbers are for regression: SparseRegressor"
+        )

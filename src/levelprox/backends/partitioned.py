@@ -1,15 +1,16 @@
-"""ψ of samples in parts: every partition answers for its own, and the answers are added.
+"""ψ of samples in partitions: a round evaluates every partition, and adds the results.
 
     ψ(x) = Σ_c (S_c/S) ψ_c(x),      S_c = Σ s_i over partition c
 
-Each ψ_c is a model as any other, evaluated by the same kernels; see `query.py` for what is asked when.
+Each ψ_c is a model as any other, evaluated by the same kernels; `query.py` has what a round evaluates.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +18,21 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends._base import DataSource, RemoteObjective, SquareSums
-from levelprox.backends.partition import Form, Partition, ScaleWeights, SelectFold, SetForm, T, Transform, Work
+from levelprox.backends.partition import (
+    ComputeStatistics,
+    Form,
+    Partition,
+    ScaleWeights,
+    SelectFold,
+    SetForm,
+    Statistics,
+    T,
+    Transform,
+    Work,
+    median,
+    spread_about,
+)
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
-from levelprox.backends.statistics import ComputeSpread, ComputeStatistics, Statistics, median
 from levelprox.losses import Loss
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Point
@@ -27,38 +40,30 @@ from levelprox.objectives.model import Point
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A query put to every partition."""
+    """Evaluate a query on every partition."""
 
     query: Query
 
     def __call__(self, partition: Partition) -> PartialSums:
-        return evaluated_on(partition, self.query).times(partition.total)
-
-
-def evaluated_on(partition: Partition, asked: Query) -> PartialSums:
-    """The means over one partition."""
-    part = partition.part(asked.features)
-    moves = [part.margins(x) for x in asked.points]
-    if asked.step is not None:
-        step = part.moved(asked.step)
-        moves += [moves[0] + t * step for t in AHEAD]
-    values = np.array([part.value_of(z) for z in moves])
-    gradient, z = None, moves[0]
-    if not np.all(np.isfinite(values[:1])):  # so far out that ψ is no number, and nothing else is, either
-        moves = []
-    if asked.gradient == "here":
-        gradient = part.gradient_of(z) if moves else np.full(part.dimension, np.nan)
-    elif asked.gradient:
-        gradient = partition.model.gradient_of(z) if moves else np.full(partition.model.dimension, np.nan)
-    hessian = diagonal = product = None
-    if asked.hessian:
-        size = part.dimension
-        hessian = part.hessian_of(z, asked.hessian == "convex") if moves else np.full((size, size), np.nan)
-    if asked.product is not None:
-        product = part.hessian_product_of(z, asked.diagonal != "exact")(asked.product)
-    elif asked.diagonal:
-        diagonal = part.hessian_diagonal_of(z, asked.diagonal == "convex")
-    return PartialSums(values, gradient, hessian, diagonal, product)
+        query, part = self.query, partition.part(self.query.features)
+        moves = [part.margins(x) for x in query.points]
+        if query.step is not None:
+            step = part.moved(query.step)
+            moves += [moves[0] + t * step for t in AHEAD]
+        values, z = np.array([part.value_of(z) for z in moves]), moves[0]
+        is_number = bool(np.isfinite(values[0]))  # else x is so far out that nothing is
+        gradient = hessian = diagonal = product = None
+        if query.gradient:
+            model = part if query.gradient == "here" else partition.model
+            gradient = model.gradient_of(z) if is_number else np.full(model.dimension, np.nan)
+        if query.hessian:
+            size = part.dimension
+            hessian = part.hessian_of(z, query.hessian == "convex") if is_number else np.full((size, size), np.nan)
+        if query.product is not None:
+            product = part.hessian_product_of(z, query.diagonal != "exact")(query.product)
+        elif query.diagonal:
+            diagonal = part.hessian_diagonal_of(z, query.diagonal == "convex")
+        return PartialSums(values, gradient, hessian, diagonal, product).times(partition.total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +80,8 @@ class Summary:
         Σ s_i a_ij².
     sums : ndarray of shape (d,)
         Σ s_i a_ij.
-    bend : float
-        A typical ℓ'' where ψ begins, times Σ s.
+    curvature : float
+        A typical ℓ'' at the first point, times Σ s.
     middle : float
         A middle of the targets, times Σ s.
     """
@@ -85,108 +90,63 @@ class Summary:
     count: int
     squares: Vector
     sums: Vector
-    bend: float
+    curvature: float
     middle: float
 
     def __add__(self, other: Summary) -> Summary:
-        return Summary(
-            self.total + other.total,
-            self.count + other.count,
-            self.squares + other.squares,
-            self.sums + other.sums,
-            self.bend + other.bend,
-            self.middle + other.middle,
-        )
+        return Summary(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
-class ComputeSummary:
-    """The summary of a partition."""
-
-    def __call__(self, partition: Partition) -> Summary:
-        model, S = partition.model, partition.total
-        weight = np.ones(model.design.shape[0]) if partition.weight is None else partition.weight
-        bend, middle = 1.0, 0.0
-        if isinstance(model, LinearModel):
-            bend = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
-            guess = model.first_guess()
-            middle = float(guess[model.unpenalized[0]]) if model.unpenalized.size else 0.0
-        design = model.design
-        squares, sums = design.column_squares(weight), design.weighted_sums(weight)
-        return Summary(S, design.shape[0], squares, sums, S * bend, S * middle)
+def _summary(partition: Partition) -> Summary:
+    model, design, S = partition.model, partition.model.design, partition.total
+    curvature, middle = 1.0, 0.0
+    if isinstance(model, LinearModel):
+        curvature = model.loss.typical_curvature(model.origin, model.target, model.sample_weight)
+        guess = model.first_guess()
+        middle = float(guess[model.unpenalized[0]]) if model.unpenalized.size else 0.0
+    squares, sums = design.column_squares(partition.weights), design.weighted_sums(partition.weights)
+    return Summary(S, design.shape[0], squares, sums, S * curvature, S * middle)
 
 
-@dataclass(frozen=True, eq=False)
-class RayTrend:
-    """Which way losses go along a ray: whether some fall for ever, and none rises."""
-
-    falls: bool
-    rises: bool
-
-    def __add__(self, other: RayTrend) -> RayTrend:
-        return RayTrend(self.falls or other.falls, self.rises or other.rises)
+def _ray_trend(partition: Partition, features: Features, x: Vector) -> NDArray[np.int64]:
+    """Return 1 for a loss that falls forever along x, and 1 for a loss that rises."""
+    return np.array(partition.part(features).ray_trend(x), np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class ComputeRayTrend:
-    """The ray_trend of a partition along x over some features."""
-
-    features: Features
-    x: Vector
-
-    def __call__(self, partition: Partition) -> RayTrend:
-        falls, rises = partition.part(self.features).ray_trend(self.x)
-        return RayTrend(falls, rises)
+def _correct(partition: Partition, features: Features, x: Vector) -> float:
+    """Return the weight of the samples whose class is predicted by x over some features."""
+    assert partition.form is not None and partition.form.classes is not None
+    z = partition.part(features).margins(x)
+    chosen = (z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)
+    right = partition.form.classes[chosen] == partition.y
+    return float(np.sum(right if partition.weight is None else partition.weight[right]))
 
 
-@dataclass(frozen=True, eq=False)
-class CountCorrect:
-    """The weight of the samples of a partition whose class is predicted by x over some features."""
-
-    features: Features
-    x: Vector
-
-    def __call__(self, partition: Partition) -> float:
-        assert partition.form is not None and partition.form.classes is not None
-        z = partition.part(self.features).margins(self.x)
-        chosen = (z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)
-        right = partition.form.classes[chosen] == partition.y
-        return float(np.sum(right if partition.weight is None else partition.weight[right]))
-
-
-@dataclass(frozen=True, eq=False)
-class LeaveOneOut:
-    """What a partition contributes to `left_out_fall`."""
-
-    features: Features
-    before: Point
-    after: Point
-    unit: float
-    total: float
-
-    def __call__(self, partition: Partition) -> Vector:
-        part = partition.part(self.features)
-        return part.left_out_fall(self.before, self.after, self.unit, partition.total / self.total)
+def _left_out_fall(
+    partition: Partition, features: Features, fits: tuple[Point, Point], unit: float, total: float
+) -> Vector:
+    return partition.part(features).left_out_fall(*fits, unit, partition.total / total)
 
 
 class PartitionedSource(DataSource):
-    """All samples, in parts; the subclasses say where these are."""
+    """All samples, in partitions; the subclasses say where these are."""
 
     @abstractmethod
     def total(self, work: Work[T]) -> T:
-        """The sum of `work` over all source with rows that have a weight.
+        """Return the sum of `work` over all partitions with rows that have a weight.
 
-        Added in an order that depends on nothing but their number: the same bits for any assignment of work.
+        The order of the sum depends only on the number of partitions: the same bits for any assignment of work.
         """
 
     @abstractmethod
     def transformed(self, change: Transform) -> Self:
-        """The same samples with every partition changed, there where it is."""
+        """Return the same samples with every partition transformed where it is."""
 
     def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
         return self.total(ComputeStatistics(loss, labels, with_moments))
 
     def spread(self, total: float) -> float:
-        return self.total(ComputeSpread(median(self, total))).total / total
+        return self.total(partial(spread_about, middle=median(self, total))) / total
 
     def model(self, form: Form) -> PartitionedModel:
         return PartitionedModel(self, form)
@@ -199,7 +159,7 @@ class PartitionedSource(DataSource):
 
 
 class PartitionedModel(RemoteObjective):
-    """ψ of samples in parts.
+    """ψ of samples in partitions.
 
     Parameters
     ----------
@@ -228,9 +188,9 @@ class PartitionedModel(RemoteObjective):
 
     @property
     def summary(self) -> Summary:
-        """One round, the first time it is asked for."""
+        """Sums over all samples; one round, at the first use."""
         if self._summary is None:
-            self._summary = self.source.total(ComputeSummary())
+            self._summary = self.source.total(_summary)
         return self._summary
 
     @property
@@ -241,11 +201,11 @@ class PartitionedModel(RemoteObjective):
         return self.source.total(Evaluation(query)).times(1 / self.summary.total)
 
     def _accuracy(self, features: Features, x: Matrix) -> float:
-        return self.source.total(CountCorrect(features, x.ravel())) / self.summary.total
+        return self.source.total(partial(_correct, features=features, x=x.ravel())) / self.summary.total
 
     def _ray_trend(self, features: Features, x: Matrix) -> tuple[bool, bool]:
-        trend = self.source.total(ComputeRayTrend(features, x.ravel()))
-        return trend.falls, trend.rises
+        falls, rises = self.source.total(partial(_ray_trend, features=features, x=x.ravel())) > 0
+        return bool(falls), bool(rises)
 
     def _middle(self) -> float:
         return self.summary.middle / self.summary.total
@@ -258,7 +218,8 @@ class PartitionedModel(RemoteObjective):
         return SquareSums(float(positive.size), float(squares.sum()), low, high)
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
-        return self.source.total(LeaveOneOut(self.features, before, after, unit, self.summary.total))
+        fits, total = (before, after), self.summary.total
+        return self.source.total(partial(_left_out_fall, features=self.features, fits=fits, unit=unit, total=total))
 
     @property
     def n_margins(self) -> int:
@@ -278,10 +239,10 @@ class PartitionedModel(RemoteObjective):
         squares = squares[squares > 0]
         if not squares.size:
             return 1.0
-        bend = self.summary.bend / self.summary.total
+        curvature = self.summary.curvature / self.summary.total
         if self.only_contrasts:
-            bend = (self.width - 1) / self.width**2
-        return float(bend * squares.mean())
+            curvature = (self.width - 1) / self.width**2
+        return float(curvature * squares.mean())
 
     @property
     def convex_start(self) -> PartitionedModel | None:

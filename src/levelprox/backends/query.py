@@ -16,24 +16,24 @@ AHEAD = 2.0 ** np.arange(1, 7) - 1
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What is asked of the data in one round.
+    """A query to the data, evaluated in one round.
 
     Attributes
     ----------
     features : ndarray of int
         W: the features that are not zero at any of the points.
     points : tuple of ndarray
-        Coordinates of these features. ψ is wanted at each, everything else at the first.
+        Coordinates of these features. ψ is computed at each, all other quantities at the first.
     gradient : {"", "here", "everywhere"}
-        Whether ∇ψ is wanted: over W, or over all features.
+        Whether to compute ∇ψ: over W, or over all features.
     hessian : {"", "convex", "exact"}
-        Whether ∇²ψ over W is wanted; where "convex" with |ℓ''| for ℓ''.
+        Whether to compute ∇²ψ over W; "convex" with |ℓ''| for ℓ''.
     diagonal : {"", "convex", "exact"}
         The same of its diagonal alone.
     step : ndarray, optional
-        dx, where ψ is wanted at points[0] + t·dx, too, for the lengths t of `AHEAD`: all a search along a step may try.
+        dx, to compute ψ also at points[0] + t·dx for the lengths t of `AHEAD`: all a search along a step may try.
     product : ndarray, optional
-        v, where ∇²ψ v over W is wanted; with |ℓ''| where `diagonal` is not "exact".
+        v, to compute ∇²ψ v over W; with |ℓ''| where `diagonal` is not "exact".
 
     Examples
     --------
@@ -67,7 +67,7 @@ class PartialSums:
     values : ndarray of shape (number of points + lengths along a step,)
         Σ s_i ℓ_i.
     gradient, hessian, diagonal, product : ndarray, optional
-        As they were asked for.
+        In the order of the query.
 
     Examples
     --------

@@ -28,14 +28,14 @@ from levelprox.problem import Problem
 
 @dataclass(frozen=True)
 class Certificate:
-    """How near a point is to a KKT point, in figures anyone can recompute.
+    """Distance of a point from a KKT point, in figures that can be recomputed.
 
     Attributes
     ----------
     kkt : float
         What `tol` is compared with: the largest residual of a feature, of stationarity or of complementarity, in units
         of its own column and divided by `scale`. It does not change when a column is multiplied by a constant and the
-        cost of its coefficient stays the same, nor with the units of ψ, φ and η; a constant added to a column beside an
+        cost of its coefficient stays the same, nor with the units of ψ, φ and η; a constant added to a column with an
         intercept changes nothing, either. At the null fit it is about 1. Where x is infeasible it is at least 1. inf
         where a time limit or Ctrl-C left no time for a single gradient; then `stationarity` is inf and `scale` NaN,
         too.
@@ -44,7 +44,7 @@ class Certificate:
     slack : float
         η − g(x).
     infeasibility : float
-        max(0, g(x) − η, −x_j where x_j ≥ 0 is asked); 0 for everything levelprox returns.
+        max(0, g(x) − η, −x_j where x_j ≥ 0 is required); 0 for everything levelprox returns.
     multiplier : float
         y ≥ 0, the best one. It is also the weight at which x is stationary for the penalised
         problem min ψ + y g, and the rate at which ψ falls as the level rises.
@@ -79,7 +79,7 @@ class Certificate:
         The paper's (ε, δ)-KKT statement with an x̄ ≠ x, where that says more than x̄ = x: for ψ with kinks and for
         sampled ψ (`nearby_kkt`).
     possible_gain : float or None
-        By how much ψ can be lowered at most by moves near x that obey the level. From the second-order model of the
+        By how much ψ can be lowered at most by feasible moves near x. From the second-order model of the
         Lagrangian over the features that may move, y·slack + ½ρ'M⁻¹ρ with ρ = ∂ψ + y ∂g, with an allowance for
         curvature that changes; for losses with kinks by linear programming duality. Never more than ψ(x) − inf ψ, which
         it is where no other bound is found or there was no time to look for one. The rounding of ψ is included. None

@@ -21,7 +21,7 @@ Double = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 16 * _EPS  # of a level and of the cap, relative to the level
 _FINEST = 1e-3  # a common unit of the weights below this share of the smallest says nothing
-_LARGEST = 10_000  # weights, in common units, up to which their sums are looked through
+_LARGEST = 10_000  # weights, in common units, up to which their sums are searched
 _MOST = 100_000  # a level above so many units has a sum within half a unit, near enough
 
 
@@ -139,7 +139,7 @@ def degenerate_level(problem: Problem) -> tuple[float | None, float, str]:
     counted = None if weights is None else weights[weights > 0]
     if math.isinf(cap) or (counted is not None and not counted.size):
         return None, math.inf, "no degenerate level"
-    if counted is None or np.all(counted == counted[0]):  # first, as it is the usual case and asked at every step
+    if counted is None or np.all(counted == counted[0]):  # first, as it is the usual case and checked at every step
         unit = cap * (1.0 if counted is None else float(counted[0]))
         n = problem.n_features if counted is None else counted.size
         return round(min(problem.level / unit, n)) * unit, unit, "checked"

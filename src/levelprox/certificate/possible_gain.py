@@ -63,7 +63,7 @@ def possible_gain(
     slopes: Vector | None = None,
     seconds: float = math.inf,
 ) -> float | None:
-    """An upper bound of ψ(x) − ψ(x + d) over moves d near x that obey the level.
+    """An upper bound of ψ(x) − ψ(x + d) over feasible moves d near x.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def _most_drawn(draw: Vector, price: Vector, reach: Vector, tau: float) -> float
 
 
 def _mended(model: LinearModel, features: Features, slopes: Vector, wanted: Vector) -> Vector:
-    """Slopes within their bounds near the given ones, with a gradient over some features nearer to the one wanted."""
+    """Slopes within their bounds near the given ones, with a gradient nearer to the requested one."""
     low, high = model.loss.subdifferential(model.target, model.target)
     part, share = model.design.view(features), model.share
     v = best = np.clip(slopes, low, high)

@@ -1,4 +1,4 @@
-"""Results on standard output: tables and text for people, JSON for programs, CSV for spreadsheets."""
+"""Results on standard output: tables and text, JSON for programs, CSV for spreadsheets."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 | `InterceptDesign` | another design                | the same with one more column, of ones             |
 
 `SelectedDesign` is some columns of another design, without a copy. Everything else is converted once, as the
-first two classes above say. `DeferredDesign` is read when it is first asked for; `Chunked` is X in files, a
+first two classes above say. `DeferredDesign` is read at first use; `Chunked` is X in files, a
 design for every chunk of rows, opened by `open_chunked`. `as_design` chooses and checks; what it returns is finite,
 two-dimensional and safe for the kernels, and its type is not checked again.
 """
@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from levelprox.designs._base import Design
 from levelprox.designs.chunked import Chunked, open_chunked
-from levelprox.designs.column_view import SelectedDesign
-from levelprox.designs.deferred import DeferredDesign
-from levelprox.designs.dense import DenseDesign, as_design
+from levelprox.designs.column_view import DeferredDesign, SelectedDesign
+from levelprox.designs.dense import DenseDesign, as_design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.intercept import (
     InterceptDesign,
     precise_matvec,
@@ -43,6 +42,10 @@ __all__ = [
     "SelectedDesign",
     "SparseDesign",
     "as_design",
+    "is_dask",
+    "is_on_device",
+    "is_remote",
+    "library_of",
     "open_chunked",
     "precise_matvec",
     "scaled_by",

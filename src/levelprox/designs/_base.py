@@ -2,8 +2,8 @@
 
     Xx,   X'r,   some columns,   some rows,   X' diag(D) X,   Σ_i s_i X_ij²
 
-All of it in float64 and in a fixed order of summation, whatever the type and storage of the data,
-so an algorithm never asks what kind of design it holds.
+All of it in float64 and in a fixed order of summation, for any type and storage of the data,
+so algorithms do not depend on the kind of design.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class Design(ABC):
         """
         weight = None if D is None else self._weight("D", D)
         if known is None or not known.size:
-            return self._gram(weight)
+            return self._gram(weight, 0)
         if known.ndim != 2 or known.shape[0] != known.shape[1] or known.shape[0] > self.shape[1]:
             raise InvalidInputError(f"known must be square with at most {self.shape[1]} rows, got shape {known.shape}")
-        gram = self._gram_beyond(weight, known.shape[0])
+        gram = self._gram(weight, known.shape[0])
         gram[: known.shape[0], : known.shape[0]] = known
         return gram
 
@@ -192,11 +192,8 @@ class Design(ABC):
         return self.stored * chosen.size // max(self.shape[1], 1)
 
     @abstractmethod
-    def _gram(self, weight: Vector | None) -> Vector: ...
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
-        """The Gram matrix, in which the leading block of size `known` may have any content."""
-        return self._gram(weight)
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
+        """Return the Gram matrix, in which the leading block of size `known` may have any content."""
 
     def _view(self, chosen: Index) -> Design:
         from levelprox.designs.column_view import SelectedDesign  # a design itself

@@ -16,7 +16,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from levelprox._validation import whole
 from levelprox.designs._base import Design, check_shape, column_name
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io.arrays import FileState, StoredArray, open_npy
+from levelprox.io.arrays import FileState, StoredArray, open_npy, open_npz
 from levelprox.io.opened import shown
 
 #: Bytes of a chunk, about.
@@ -70,6 +70,9 @@ class Chunked(ABC):
     """
 
     nbytes: int
+    #: Distinguishes it from arrays: see `is_remote`.
+    is_chunked: Literal[True] = True
+    _y: Targets | None = None
 
     def __init__(
         self,
@@ -127,13 +130,15 @@ class Chunked(ABC):
         """Bytes of X in chunk i as it is stored."""
 
     @property
-    @abstractmethod
     def has_target(self) -> bool:
         """Whether the file holds targets."""
+        return self._y is not None
 
-    @abstractmethod
     def target(self, i: int) -> NDArray[Any]:
-        """Targets of the rows of chunk i."""
+        """Return the targets of the rows of chunk i."""
+        if self._y is None:
+            raise InvalidInputError(f"{self.name} holds no targets: give y")
+        return self._y[self.rows(i)]
 
     def bring(self, i: int) -> None:
         """Read chunk i ahead, for `chunk`; to be called from any thread."""
@@ -202,13 +207,6 @@ class ChunkedArray(Chunked):
     def chunk_bytes(self, i: int) -> int:
         return self.n_rows(i) * self._x.row_bytes
 
-    @property
-    def has_target(self) -> bool:
-        return self._y is not None
-
-    def target(self, i: int) -> NDArray[Any]:
-        return targets_of(self, self._y)[self.rows(i)]
-
     def _read(self, i: int) -> NDArray[Any]:
         return self._x.rows(self.rows(i).start, self.rows(i).stop)
 
@@ -239,13 +237,6 @@ class Targets:
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return np.array(self.stored.rows(rows.start, rows.stop))
-
-
-def targets_of(chunked: Chunked, targets: Targets | None) -> Targets:
-    """The targets, or an error where there are none."""
-    if targets is None:
-        raise InvalidInputError(f"{chunked.name} holds no targets: give y")
-    return targets
 
 
 def check_type(dtype: np.dtype[Any], name: str) -> None:
@@ -291,7 +282,7 @@ def open_chunked(
     chunk_bytes : int
         About how much is read at a time.
     cache : path-like, optional
-        The folder for what a LIBSVM file is converted to; by default it lies beside the file.
+        The folder for what a LIBSVM file is converted to; by default next to the file.
     n_features, zero_based : int and bool, optional
         Of a LIBSVM file, as `levelprox.io.read_libsvm` has them.
 
@@ -338,8 +329,10 @@ def open_chunked(
     if ending == ".npz" or place.is_dir():
         from levelprox.designs.chunked_formats import ChunkedSparse
 
-        read = ChunkedSparse.from_folder if place.is_dir() else ChunkedSparse.from_npz
-        return read(place, named, size)
+        # data.npy, indices.npy, indptr.npy, and perhaps shape.npy and y.npy; or what scipy.sparse.save_npz writes
+        files = sorted(place.glob("*.npy")) if place.is_dir() else []
+        members = {one.stem: open_npy(one) for one in files} if place.is_dir() else open_npz(place)
+        return ChunkedSparse.of_members(place, members, named, size)
     raise FileFormatError(
         f"{shown(path)}: which kind of data is it? Names of files that are read in parts end in .npy, .npz, .parquet, "
         f".pq, {', '.join(_TEXTS)}, or name a folder of .npy files"

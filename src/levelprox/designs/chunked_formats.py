@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,16 +15,16 @@ from numpy.typing import NDArray
 
 from levelprox._typing import PathLike
 from levelprox.designs._base import Design
-from levelprox.designs.chunked import CHUNK_BYTES, Chunked, Targets, check_type, targets_of
+from levelprox.designs.chunked import CHUNK_BYTES, Chunked, Targets, check_type
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
-from levelprox.io.arrays import FileState, StoredArray, open_npy, open_npz
+from levelprox.io.arrays import FileState, StoredArray
 from levelprox.io.opened import shown
 from levelprox.io.table import TARGETS, listed
 
 _MEMBERS = ("data", "indices", "indptr", "shape")
-_BLOCK = 2**20  # rows whose bounds are looked at at a time
+_BLOCK = 2**20  # rows whose bounds are checked at a time
 
 
 class ChunkedSparse(Chunked):
@@ -71,19 +70,6 @@ class ChunkedSparse(Chunked):
         self.nbytes = sum(one.nbytes for one in (self._data, self._indices, self._indptr))
 
     @classmethod
-    def from_npz(cls, path: str | os.PathLike[str], target: str | None = None, chunk_bytes: int = CHUNK_BYTES) -> Self:
-        """A file of `scipy.sparse.save_npz(..., compressed=False)`, perhaps with an array "y" besides."""
-        return cls._of_members(path, open_npz(path), target, chunk_bytes)
-
-    @classmethod
-    def from_folder(
-        cls, path: str | os.PathLike[str], target: str | None = None, chunk_bytes: int = CHUNK_BYTES
-    ) -> Self:
-        """data.npy, indices.npy, indptr.npy, and perhaps shape.npy and y.npy."""
-        members = {one.stem: open_npy(one) for one in sorted(Path(path).glob("*.npy"))}
-        return cls._of_members(path, members, target, chunk_bytes)
-
-    @classmethod
     def from_libsvm(
         cls,
         path: PathLike,
@@ -101,9 +87,10 @@ class ChunkedSparse(Chunked):
         return cls(os.fsdecode(path), form.arrays, form.shape, form.arrays["y"], chunk_bytes)
 
     @classmethod
-    def _of_members(
+    def of_members(
         cls, path: str | os.PathLike[str], members: Mapping[str, StoredArray], target: str | None, chunk_bytes: int
     ) -> Self:
+        """Return the matrix in arrays by name: data, indices, indptr, and perhaps format, shape and targets."""
         name = shown(path)
         missing = [key for key in _MEMBERS[:3] if key not in members]
         if missing:
@@ -131,13 +118,6 @@ class ChunkedSparse(Chunked):
     def chunk_bytes(self, i: int) -> int:
         entries = self._entries(i)
         return int(entries.stop - entries.start) * self._entry_bytes + self.n_rows(i) * self._indptr.row_bytes
-
-    @property
-    def has_target(self) -> bool:
-        return self._y is not None
-
-    def target(self, i: int) -> NDArray[Any]:
-        return targets_of(self, self._y)[self.rows(i)]
 
     def _read(self, i: int) -> tuple[NDArray[Any], ...]:
         rows, entries = self.rows(i), self._entries(i)
@@ -205,7 +185,7 @@ def _shape(members: Mapping[str, StoredArray], name: str) -> tuple[int, int]:
 
 
 def _largest(indices: StoredArray, name: str) -> int:
-    """The largest index; all of them are looked at, some at a time."""
+    """Return the largest index; all are checked, some at a time."""
     if len(indices.shape) != 1 or indices.dtype.kind not in "iu":
         raise FileFormatError(f"{name}: indices must be a vector of int32 or int64, got {indices.dtype}")
     blocks = (indices.rows(p, min(p + _BLOCK, indices.size)) for p in range(0, indices.size, _BLOCK))

@@ -73,7 +73,7 @@ class DenseDesign(Design):
     def row_major(self) -> Design:
         if self.kernel.by_rows:
             return self
-        if self.shape[1] == 1:  # to the kernels one column is one long slice, in whatever order
+        if self.shape[1] == 1:  # to the kernels one column is one long slice, in any order
             return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
         return DenseDesign(np.ascontiguousarray(self.array))
 
@@ -102,10 +102,7 @@ class DenseDesign(Design):
             return DenseDesign(out)
         return DenseDesign(np.asfortranarray(self.array[begin:end][:, chosen]))
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        return self._gram_beyond(weight, 0)
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
         gram = np.zeros((self.shape[1], self.shape[1]))
         self.kernel.gram(np.ones(self.shape[0]) if weight is None else weight, known, gram)
         return gram
@@ -123,7 +120,100 @@ class DenseDesign(Design):
         return DenseDesign(out if by_rows else out.T)
 
 
-_REMOTE_LIBRARIES = ("dask", "dask_expr", "cupy", "cupyx")
+_DASK = ("dask", "dask_expr")
+_DEVICES = ("torch", "cupy", "cupyx")
+
+
+def library_of(X: object) -> str:
+    """Return the name of the package of X's type.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    str
+        Such as "numpy", "scipy", "dask" or "torch".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.library_of(np.ones(2))
+    'numpy'
+    """
+    return type(X).__module__.split(".")[0]
+
+
+def is_dask(X: object) -> bool:
+    """Return whether X is an array or a dataframe of Dask.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_dask(np.ones(2))
+    False
+    """
+    return library_of(X) in _DASK
+
+
+def is_on_device(X: object) -> bool:
+    """Return whether X is a tensor of torch or an array of cupy.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_on_device(np.ones(2))
+    False
+    """
+    return library_of(X) in _DEVICES
+
+
+def is_remote(X: object) -> bool:
+    """Return whether X is outside the memory of this process: of Dask, on a device, or in files (`Chunked`).
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for arrays in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_remote(np.ones((2, 2)))
+    False
+    """
+    return library_of(X) in (*_DASK, *_DEVICES) or getattr(X, "is_chunked", False) is True
 
 
 def as_design(X: object, names: Names | None = None) -> Design:
@@ -155,7 +245,7 @@ def as_design(X: object, names: Names | None = None) -> Design:
     """
     if isinstance(X, Design):
         return X
-    if type(X).__module__.split(".")[0] in _REMOTE_LIBRARIES:
+    if library_of(X) in (*_DASK, "cupy", "cupyx"):
         raise InvalidInputError(
             f"X is {type(X).__module__}.{type(X).__name__}, and would have to be brought here whole: "
             "linear_model(X, b, …) makes a model of it where it is, and estimators take it as it is"

@@ -121,7 +121,7 @@ class InterceptDesign(Design):
         return out
 
     def _in_base(self, chosen: Index) -> Index:
-        """Where the chosen columns are in the base, but for those of ones."""
+        """Positions of the chosen columns in the base, except those of ones."""
         kept = chosen[~np.isin(chosen, self._ones)]
         return kept - np.searchsorted(self._ones, kept)
 
@@ -129,14 +129,11 @@ class InterceptDesign(Design):
         ones = np.flatnonzero(np.isin(chosen, self._ones)).astype(np.int64, copy=False)
         return InterceptDesign(base, ones) if ones.size else base
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        return self._gram_beyond(weight, 0)
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
         s = self._weight("D", weight)
         gram = np.empty((self.shape[1], self.shape[1]))
         old = int(np.count_nonzero(self._others < known))  # of the base's columns
-        gram[np.ix_(self._others, self._others)] = self.base._gram_beyond(weight, old)
+        gram[np.ix_(self._others, self._others)] = self.base._gram(weight, old)
         border = self._merged(self.base.weighted_sums(s), s.sum())
         gram[self._ones, :] = border
         gram[:, self._ones] = border[:, None]

@@ -106,7 +106,7 @@ def _means(design: Design, weight: Vector | None, total: float) -> tuple[Vector,
 class RunningMoments:
     """Weighted mean and standard deviation of every column of all rows seen so far.
 
-    Equal to `means_and_scales` of all rows together but for rounding: 1e-12 relative to the deviations, for means
+    Equal to `means_and_scales` of all rows together up to rounding: 1e-12 relative to the deviations, for means
     up to a thousand of them; beyond that, as many digits are lost as the mean has more than the deviation.
 
     Parameters
@@ -158,7 +158,7 @@ class RunningMoments:
         return self._moments.magnitude if self.total else np.ones_like(self.mean)
 
     def update(self, design: Design, sample_weight: ArrayLike | None = None) -> None:
-        """Take in a batch of rows.
+        """Add a batch of rows.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class RunningMoments:
 
     @classmethod
     def of(cls, total: float, moments: Moments) -> RunningMoments:
-        """Of rows that were measured elsewhere, Σ s being `total`."""
+        """Add the moments of other rows, with Σ s = `total`."""
         own = cls(moments.mean.size)
         own._merge(total, moments)
         return own

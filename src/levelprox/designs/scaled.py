@@ -136,7 +136,10 @@ class ScaledDesign(Design):
         given = vector("x", x, self.shape[1])
         used = np.flatnonzero(given)
         if used.size == 1 and self._is_far(used)[0]:
-            return np.asarray(self._far_column(int(used[0])) * given[used[0]], np.float64)
+            # Each entry is centred before it is scaled: a product of X would lose the mean's digits.
+            j = int(used[0])
+            column = self._centred_column(j)
+            return np.asarray((column if self.scale_ is None else column / self.scale_[j]) * given[j], np.float64)
         v, shift = self.unscaled(given)
         product = self.base.matvec(v)
         return product if self.center_ is None else product + shift
@@ -155,7 +158,10 @@ class ScaledDesign(Design):
         return sums
 
     def row_squares(self) -> Vector:
-        return self._row_squares(self.center_)
+        out = np.empty(self.shape[0])
+        for rows, part in self._parts():
+            _kernels.affine_row_squares(part.kernel, self.center_, self.scale_, out[rows])
+        return out
 
     def row_magnitudes(self, x: ArrayLike) -> Vector:
         """Σ_j |X_ij x_j / s_j| + Σ_j |c_j x_j / s_j|: products are summed from these."""
@@ -190,14 +196,11 @@ class ScaledDesign(Design):
         center = None if self.center_ is None else self.center_[chosen]
         return ScaledDesign(base, center, None if self.scale_ is None else self.scale_[chosen])
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        return self._gram_beyond(weight, 0)
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
         if self.center_ is not None and self._is_dense:
             return self._dense_gram(self.center_, self._weight("D", weight), known)
-        gram = self.base._gram_beyond(weight, known)
-        gram[:known, :known] = 0.0  # whatever was left there, it must not overflow below
+        gram = self.base._gram(weight, known)
+        gram[:known, :known] = 0.0  # uninitialised memory must not overflow below
         if self.center_ is not None:
             weight = self._weight("D", weight)
             gram = self._centred(gram, self.center_, weight)
@@ -223,11 +226,7 @@ class ScaledDesign(Design):
         far = np.flatnonzero(self._is_far(np.arange(self.shape[1])))
         if not far.size:
             return gram
-        unit, entries = np.zeros(self.shape[1]), []
-        for j in far:
-            unit[j] = 1.0
-            entries.append(self.base.matvec(unit) - center[j])
-            unit[j] = 0.0
+        entries = [self._centred_column(int(j)) for j in far]
         weighted = [weight * column for column in entries]
         for j, column in zip(far, weighted, strict=True):
             gram[j] = gram[:, j] = self.base.rmatvec(column) - center * float(column.sum())
@@ -243,13 +242,12 @@ class ScaledDesign(Design):
         scale = np.ones(chosen.size) if self.scale_ is None else self.scale_[chosen]
         return np.asarray(np.abs(self.center_[chosen]) > _FAR_MEAN * scale, np.bool_)
 
-    def _far_column(self, j: int) -> Vector:
-        """Return a column of A, each entry centred before it is scaled: a product of X would lose the mean's digits."""
+    def _centred_column(self, j: int) -> Vector:
+        """Return a column of X, centred."""
         assert self.center_ is not None
         unit = np.zeros(self.shape[1])
         unit[j] = 1.0
-        column = self.base.matvec(unit) - self.center_[j]
-        return column if self.scale_ is None else np.asarray(column / self.scale_[j], np.float64)
+        return np.asarray(self.base.matvec(unit) - self.center_[j], np.float64)
 
     # X itself, whole or in blocks of rows
 
@@ -267,7 +265,7 @@ class ScaledDesign(Design):
 
     def _block(self, rows: Index) -> Design:
         """Some rows of X, copied."""
-        block = self.base.rows(rows)
+        block = self.base._rows(rows)
         simple = isinstance(block, DenseDesign | SparseDesign)
         return block if simple else block.columns(np.arange(self.shape[1]))
 
@@ -285,35 +283,26 @@ class ScaledDesign(Design):
             squares += second
         return sums, squares
 
-    def _row_squares(self, center: Vector | None) -> Vector:
-        out = np.empty(self.shape[0])
-        for rows, part in self._parts():
-            _kernels.affine_row_squares(part.kernel, center, self.scale_, out[rows])
-        return out
-
     def _dense_gram(self, center: Vector, weight: Vector, known: int) -> Vector:
-        """A'DA but for the corner that is known: over blocks of rows of A, those of D > 0 and then those of D < 0."""
+        """A'DA except for the known corner: over blocks of rows of A, those of D > 0 and then those of D < 0."""
         gram = np.zeros((self.shape[1], self.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):
             for sign in (1.0, -1.0):
                 chosen = np.flatnonzero(sign * weight > 0)
-                for part in self._slices(chosen.size):
-                    rows = chosen[part]
-                    block = self._dense_block(rows, center) * np.sqrt(sign * weight[rows])[:, None]
+                for places in self._slices(chosen.size):
+                    rows = chosen[places]
+                    part = self._block(rows)
+                    assert isinstance(part, DenseDesign)
+                    block = self._scaled(part.array.astype(np.float64, copy=False) - center)
+                    block *= np.sqrt(sign * weight[rows])[:, None]
                     new = block[:, known:]
                     gram[known:, known:] += sign * (new.T @ new)
                     gram[known:, :known] += sign * (new.T @ block[:, :known])
         gram[:known, known:] = gram[known:, :known].T
         return gram
 
-    def _dense_block(self, rows: Index, center: Vector) -> Vector:
-        """Some rows of A."""
-        block = self._block(rows)
-        assert isinstance(block, DenseDesign)
-        return self._scaled(block.array.astype(np.float64, copy=False) - center)
-
     def _centred(self, gram: Vector, center: Vector, weight: Vector) -> Vector:
-        """X'DX − (X'D1)c' − c(X'D1)' + (ΣD)cc', symmetric to the last bit."""
+        """Return X'DX − (X'D1)c' − c(X'D1)' + (ΣD)cc', symmetric to the last bit."""
         outer = np.outer(self.base.rmatvec(weight) - 0.5 * float(weight.sum()) * center, center)
         return gram - (outer + outer.T)
 

@@ -1,4 +1,4 @@
-"""X as the three arrays of a CSR or CSC matrix, read where they lie.
+"""X as the three arrays of a CSR or CSC matrix, read in place.
 
 Slice s (a row of CSR, a column of CSC) holds data[p] at indices[p] for indptr[s] ≤ p < indptr[s+1],
 in any order. Data and indices, int32 or int64, are used in place; so is indptr, if it is int64. Other
@@ -22,7 +22,7 @@ from levelprox.designs._base import Design, check_finite, check_shape, real_valu
 from levelprox.exceptions import InvalidInputError
 
 _PIECE = 2**23  # entries of a CSC matrix that are turned into CSR at a time
-_BLOCK = 2**18  # entries that are looked at at a time
+_BLOCK = 2**18  # entries that are checked at a time
 _PANEL = 16  # columns of a dense tile
 _DENSE = 0.25  # rows with this share of entries are cheaper as dense tiles than pair by pair
 
@@ -161,10 +161,7 @@ class SparseDesign(Design):
         arrays = self.kernel.select_piece(chosen, begin, end, not self.by_rows and self._is_sorted)
         return SparseDesign(*arrays, (end - begin, chosen.size), True)
 
-    def _gram(self, weight: Vector | None) -> Vector:
-        return self._gram_beyond(weight, 0)
-
-    def _gram_beyond(self, weight: Vector | None, known: int) -> Vector:
+    def _gram(self, weight: Vector | None, known: int) -> Vector:
         n, d = self.shape
         weight = np.ones(n) if weight is None else weight
         if not self.by_rows:
@@ -183,7 +180,7 @@ class SparseDesign(Design):
         gram = np.zeros((d, d))
         for start in range(0, n, step):
             stop = min(n, start + step)
-            gram += self._piece(np.arange(d), start, stop)._gram_beyond(weight[start:stop], known)
+            gram += self._piece(np.arange(d), start, stop)._gram(weight[start:stop], known)
         return gram
 
     def _summed(self) -> SparseDesign:

@@ -1,11 +1,11 @@
 """Checkpoints: the state of a run, and of the runs inside it, written to a file from time to time.
 
 A run saves a state, plain data, after each step; nothing happens to it unless a checkpoint was requested. A run that is
-started with the state of another continues from there and ends with the same bits: whatever comes between two steps is
+started with the state of another continues from there and ends with the same bits: everything between two steps is
 a function of the state and the problem alone.
 
 A search has no state of its own. It is a chain of pieces of work whose results decide what comes next (`Replay`): a
-resumed search is started anew with the results of the pieces that are known, and works only where these end.
+resumed search is run again with the saved results of units of work, and computes only the rest.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def drive(
     resume : bool or path-like, default=False
         Whether to continue from there, as in `solve`.
     identity : callable, optional
-        Returns what the run is a function of, as a dict of str to str; a checkpoint of another run is refused. By
+        Returns what the run is a function of, as a dict of str to str; a checkpoint of another run raises an error. By
         default that is the problem, a `Problem`, and the attributes of the method.
     kinds : iterable of type
         Further types that states consist of.
@@ -143,7 +143,7 @@ class Run:
         self.stepping = False
 
     def __call__(self) -> Any:
-        """Run the method to its end, whatever brings that about."""
+        """Run the method until it ends for any reason."""
         state = self._resumed(self.method.init(self.problem, self))
         try:
             self.stepping = True

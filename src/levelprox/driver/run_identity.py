@@ -47,7 +47,7 @@ class Fingerprint:
         X                     Σ mix(i, j, X_ij) mod 2^64 over the entries that are not zero (`fingerprint.hpp`)
         y and other columns   BLAKE2b of their numbers as float64, or of their text as UTF-8, in order
 
-    It tells data apart that differ by accident or intent, not data that were made to look alike.
+    It detects differences between data, except for deliberately constructed collisions.
 
     Attributes
     ----------

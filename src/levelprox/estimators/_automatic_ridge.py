@@ -133,7 +133,7 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
     if not np.any(unit) or n * (m * width) ** 2 > _MOST:
         return largest
     if isinstance(objective, ByClass):
-        objective = objective.over(objective.dense_columns())  # columns side by side: they are looked at often
+        objective = objective.over(objective.dense_columns())  # contiguous columns: they are read often
     chosen, x, before = largest, np.zeros(m * width), None
     for factor in GRID:
         bend = np.repeat(2 * factor * largest * unit, width)
@@ -230,7 +230,7 @@ class FewFeatures:
         self.signs = signs if np.any(signs) else None
         self.is_standard = objective.standardised() is None
         if isinstance(objective, ByClass) and self.is_standard:
-            self.data = objective.over(objective.dense_columns())  # columns side by side: they are looked at often
+            self.data = objective.over(objective.dense_columns())  # contiguous columns: they are read often
         self.columns: Columns | None = None
 
     def __call__(self, x: Vector, ridge: Vector | None = None) -> Vector:

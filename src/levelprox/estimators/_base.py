@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import positive
 from levelprox.backends import RemoteObjective
-from levelprox.backends.dispatch import is_remote
-from levelprox.designs import RunningMoments, as_design
+from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._budget_fits import FitPathMixin

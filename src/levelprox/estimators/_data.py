@@ -18,13 +18,11 @@ from sklearn.utils.validation import validate_data
 
 from levelprox._typing import Rows, Vector
 from levelprox._validation import option, real
-from levelprox.backends import RemoteObjective
+from levelprox.backends import RemoteObjective, source_of
 from levelprox.backends._base import DataSource
 from levelprox.backends.array_namespace import array_namespace, on_device
-from levelprox.backends.dispatch import is_dask, is_on_device, is_remote, library_of, source_of
-from levelprox.backends.partition import Form
-from levelprox.backends.statistics import Statistics
-from levelprox.designs import Design, as_design
+from levelprox.backends.partition import Form, Statistics
+from levelprox.designs import Design, as_design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._input import READING, naming_the_place, one_each

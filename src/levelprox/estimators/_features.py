@@ -280,7 +280,7 @@ class Standardization:
     def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:
         """Return coefficients of shape (width, d), in the precision of X or another, and intercepts of shape (width,).
 
-        |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that what x obeys is obeyed by them.
+        |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that they satisfy the same constraints as x.
         """
         dtype = self.dtype if dtype is None else dtype
         rows = x.reshape(-1, self.width)

@@ -308,7 +308,7 @@ class FixedRidgeFit:
         return problem.cut(x)
 
     def constraint_at(self, level: float) -> Constraint:
-        """Return the constraint, with a slope smaller by ulps where `level` is a whole number of caps but for rounding.
+        """Return the constraint, with a slope smaller by ulps if `level` is an integer number of caps up to rounding.
 
         m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
         """

@@ -19,10 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._typing import Vector
-from levelprox._validation import as_array, finite, is_number, real_array
-from levelprox.backends.dispatch import is_remote, library_of
-from levelprox.backends.statistics import is_missing
-from levelprox.designs import Design, as_design
+from levelprox._validation import as_array, finite, is_missing, is_number, real_array
+from levelprox.designs import Design, as_design, is_remote, library_of
 from levelprox.designs._base import column_name, rounding
 from levelprox.estimators._parameters import Parameters
 from levelprox.exceptions import InvalidInputError

@@ -22,8 +22,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from levelprox._typing import FloatArray, Vector
 from levelprox.backends.array_namespace import array_namespace
 from levelprox.backends.device_design import DeviceDesign
-from levelprox.backends.dispatch import is_dask, is_remote
-from levelprox.designs import as_design
+from levelprox.designs import as_design, is_dask, is_remote
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._data import check_collection, place_of
 from levelprox.estimators._input import check_in_memory, naming_the_place
@@ -147,7 +146,7 @@ class PredictionMixin(TransformerMixin):
 
         Returns
         -------
-        SparseClassifier, SparseRegressor or one of their CV twins
+        SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             With the same coefficients.
         """
         model = copy.copy(self)

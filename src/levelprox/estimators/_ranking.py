@@ -110,7 +110,7 @@ def price(criterion: str, freedom: int, n: float, k: int, d: int) -> float:
     return cost
 
 
-_TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, whatever the order of their sums
+_TIE_TOLERANCE = 1e-12  # relative: scores that differ by less are equal, for any order of summation
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
 
         at most n_features nonzero coefficients,   or   g(scale_ · coef) = Σ_j ω_j φ(|scale_j coef_j|) ≤ level.
 
-    The intercept never counts. What comes back obeys the budget exactly, whatever stopped the fit.
+    The intercept never counts. The fit satisfies the budget exactly, for every status.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
     feature_cost : array-like of shape (n_features,), or dict of str to float, optional
         What each feature costs, for a `budget`: numbers of at least 0, for each column or by its name (x0, x1, … where
         columns have no names). By name every feature must have one. A feature of cost 0 is free to take, and used if
-        it lowers ψ. Those of `feature_weight` 0 are kept and cost nothing, whatever is given for them.
+        it lowers ψ. Those of `feature_weight` 0 are kept and cost nothing; their given costs are ignored.
     budget : float, optional
         What the features with nonzero coefficients may cost together: a sum of whole costs, however small a coefficient
         is. With `n_features` both hold; without it there may be any number. The sum is exact: 0.1 and 0.2 exceed
@@ -77,7 +77,7 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
     warm_start : bool, default=False
         Whether to begin at the last fit. Faster, but the answer then depends on it.
     memory : float, optional
-        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None forgets
+        For `partial_fit`: after so many samples the weight of those before them has fallen to 1/e. None discards
         nothing; on a drifting stream choose about as many samples as the drift takes to matter.
     device : str, optional
         Where to work, such as "cuda": X is moved there as a tensor of torch, or an error is raised; never somewhere
@@ -91,7 +91,7 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
         stops the fit.
     checkpoint : path-like or Checkpoint, optional
         A file in which the state of the fit is kept: every minute, or as `Checkpoint` says, and when it ends, by
-        whatever that comes, Ctrl-C and SIGTERM included (docs/checkpoints.md). Not for `partial_fit`.
+        for any reason, Ctrl-C and SIGTERM included (docs/checkpoints.md). Not for `partial_fit`.
     resume : bool or path-like, default=False
         Whether to go on from the state in `checkpoint`, where there is one; or from another file, which must be there.
         The model has the same bits as one whose fit was never broken off.
@@ -199,10 +199,10 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
         offset: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
     ) -> Self:
-        """Update the model with a batch; it uses at most `n_features` features after every call (docs/stream.md).
+        """Update the model from a batch; at most `n_features` features are used after every call (docs/stream.md).
 
-        Features are standardised by the means and deviations of all rows so far. There is no certificate:
-        earlier batches are only remembered in part. After `fit`, a stream begins afresh.
+        Features are standardised by the means and deviations of all rows so far. There is no certificate: the data of
+        earlier batches are not stored. After `fit`, a new stream starts.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class SparseRegressorCV(RegressionMixin, BudgetChoiceMixin):
     checkpoint, resume
         As in `SparseClassifier`; the file has the scores of folds that are done, and the state of the last fit.
     device, random_state, verbose, callback
-        As in `SparseRegressor`; `verbose` also shows the progress over folds, `callback` is called in the last fit.
+        As in `SparseRegressor`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class SparseRegressorCV(RegressionMixin, BudgetChoiceMixin):
         X, y, sample_weight, offset, exposure
             As in `SparseRegressor.fit`; weights are used by fits and by scores.
         **params
-            `groups` for the folds; with metadata routing, what the folds and the score request.
+            `groups` for the folds; with metadata routing, the metadata that folds and score require.
 
         Returns
         -------

@@ -170,7 +170,7 @@ class SubsetClaims(RefittableFit):
         return _GAIN_TOLERANCE * (abs(self.psi) + abs(gain)) + NULL_TOLERANCE * null
 
     def _gain_tolerance(self, gain: float = 0.0) -> float:
-        """Return by how much the figures of an honest fit may differ: by rounding, and where it diverges."""
+        """Return by how much the figures of a correct fit may differ: by rounding, and where it diverges."""
         tolerance = self._agreement(gain)
         if self.model.status_ is Status.DIVERGING:  # larger coefficients gain all that is left
             tolerance += max(self.psi - self.problem.objective.infimum, 0.0)
@@ -211,7 +211,7 @@ class SubsetClaims(RefittableFit):
         more = found.claimed_gain > claimed.multiplier and additions is not None and not additions.proved
         possible = found.claimed_gain < claimed.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
-            right = None  # refits that are not known to be optimal may end elsewhere
+            right = None  # refits that are not known to be optimal may end at another minimum
         if right and apart > self._agreement(found.gain):
             right = None
         return [Claim(gain, claimed.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]

@@ -113,7 +113,7 @@ class SummaryMixin:
         fraction : float, default=0.5
             Which part of the samples each has.
         random_state : int, RandomState, Generator or None, default=None
-            Draws the subsamples. With an int the answer is the same in every call, whatever `n_jobs` is.
+            Draws the subsamples. With an int the result is the same in every call, for any `n_jobs`.
         n_jobs : int, optional
             Processes that fit subsamples (joblib).
         sample_weight : array-like of shape (n_samples,), optional
@@ -191,7 +191,7 @@ def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
         scores["auc"] = float(roc_auc_score(y[rows] == model.classes_[1], z, **options))
     elif hasattr(here, "predict_proba"):
         p = here.predict_proba(design)[rows].astype(np.float64)
-        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 but for its rounding
+        p /= p.sum(axis=1, keepdims=True)  # float32 adds up to 1 up to rounding
         scores["auc"] = float(roc_auc_score(y[rows], p, multi_class="ovr", labels=model.classes_, **options))
     return scores
 

@@ -13,11 +13,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import option, real_array
+from levelprox._validation import check_labels, option, real_array
 from levelprox.backends import RemoteObjective
-from levelprox.backends.dispatch import is_remote
 from levelprox.backends.partition import Form
-from levelprox.backends.statistics import check_labels
+from levelprox.designs import is_remote
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._callbacks import available_if
 from levelprox.estimators._data import (
@@ -381,7 +380,7 @@ class RegressionMixin(RegressorMixin, SparseLinearModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        with suppress(InvalidInputError):  # a loss that `fit` will refuse
+        with suppress(InvalidInputError):  # a loss for which `fit` raises an error
             tags.target_tags.positive_only = self.loss_.kind in ("count", "positive")
         return tags
 

@@ -12,7 +12,7 @@ One safetensors file (io/container.py) whose metadata hold
     data                      JSON: the fingerprint of what was fitted
     preprocessing             JSON: categories and fill values of columns, where there are some
 
-Reading one runs no code: it builds one of our own four classes, of kinds of data that are listed here.
+Reading one runs no code: it builds one of four estimator classes, from the types listed here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SaveMixin:
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write the fitted model to a file, from which `levelprox.load` reads it back (docs/files.md).
 
-        The file is there as a whole or not at all. No pickle: numbers, words, and the names of our own classes.
+        The file is written completely or not at all. No pickle: numbers, strings, and names of classes of levelprox.
         `callback`, and `cv`, `scoring` and `random_state` where they are objects, are not kept, with a warning; nor is
         the memory of a stream (`partial_fit`), which cannot be continued after `load`.
 
@@ -191,7 +191,7 @@ class ModelFile:
 
     Attributes
     ----------
-    model : SparseClassifier, SparseRegressor or one of their CV twins
+    model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
     versions : dict of str to str
         Of levelprox, numpy, scikit-learn and python when it was written.
     """

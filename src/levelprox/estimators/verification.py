@@ -1,12 +1,12 @@
 """Claims of a fitted model, recomputed from data.
 
 Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
-intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are computed afresh:
+intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are recomputed:
 
     ψ, scale of ∇ψ      within 1e-9 of themselves, ψ also within the rounding of margins
     g, level, features  g ≤ level and at most k exactly; g within 1e-9 of the level
     costs               no more than the budget, by exact sums
-    KKT, stationarity   no more than claimed, but for 1e-9 and what rounding coef_ and intercept_ does to the margins
+    KKT, stationarity   no more than claimed, up to 1e-9 and the effect of rounding coef_ and intercept_ on the margins
     multiplier          within 1000 times that, of itself; 1e-3 where the loss has kinks; complementarity likewise
     gain of one more    within 1e-6 of ψ, and no other feature that is refitted gains more than that above it
     columns             scale_ and the constraint's numbers within 1e-9
@@ -218,7 +218,7 @@ class LevelClaims(RecomputedFit):
         return Claim("KKT residual", claimed.kkt, found.kkt, holds)
 
     def _possible_gain_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
-        """Compare the possible gain, but for what rounded coefficients change in residuals and in ψ."""
+        """Compare the possible gain, up to the effect of rounded coefficients on residuals and ψ."""
         if claimed.possible_gain is None or found.possible_gain is None:
             return Claim("possible gain", claimed.possible_gain, None, None)
         of_residuals = (allowed * claimed.scale) ** 2 / self.problem.objective.curvature
@@ -234,7 +234,7 @@ class LevelClaims(RecomputedFit):
         return Claim("scale of the gradient", claimed.scale, found, close(found, claimed.scale, claimed.scale))
 
     def _float32_tolerance(self) -> float:
-        """Return what lies between a fit in float64 and its coefficients in float32, of which certificate_ speaks."""
+        """Return the difference between a fit in float64 and its coefficients in float32, those of certificate_."""
         kind = self.model.coef_.dtype
         return 0.0 if kind == np.float64 else self.residual_tolerance(float(np.finfo(kind).eps))
 

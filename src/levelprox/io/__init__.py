@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Data", "Reading", "libsvm_batches", "read_data", "read_libsvm"]
 
-# A fit needs none of the readers: they are imported when first asked for.
+# A fit needs none of the readers: they are imported at first use.
 _HOMES = {"Data": "data", "Reading": "data", "read_data": "data", "libsvm_batches": "libsvm", "read_libsvm": "libsvm"}
 
 

@@ -24,7 +24,7 @@ def write(
     overwrite: bool = True,
     keep: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write a file whole; an OSError leaves what was there before, and nothing beside it.
+    """Write a complete file; after an OSError the previous file is unchanged, and no temporary file remains.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def write(
 
 
 def _beside(target: Path) -> Path:
-    """A name in the same directory that no other process uses, short enough whatever its letters."""
+    """A name in the same directory that no other process uses, short enough for any characters."""
     return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
 
 

@@ -72,7 +72,7 @@ class CheckpointFile:
     Attributes
     ----------
     is_whole : bool
-        Whether the last state is known to be one that can be read; else the one before it is not given up for it.
+        Whether the last state is known to be one that can be read; otherwise the previous one is not replaced.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -48,7 +48,7 @@ class Data:
     X : ndarray, csr_array, csc_array or polars.DataFrame of shape (n_samples, n_features)
         A frame where columns have names.
     y : ndarray of shape (n_samples,), optional
-        Numbers, truth values or words; None where none was asked for.
+        Numbers, truth values or words; None if none was requested.
     feature_names : list of str, optional
     target_name : str, optional
         The column that y was.
@@ -150,7 +150,7 @@ class Reading:
 
     @property
     def text(self) -> Sequence[str]:
-        """Columns that are read as text, whatever they look like: 01 is not 1."""
+        """Columns that are read as text in any case: 01 is not 1."""
         if self.preprocessing is not None:
             return self.preprocessing.categorical
         return () if self.categorical == "auto" else self.categorical
@@ -330,7 +330,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
 
 
 def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing | None:
-    """Categories and fill values, where they are asked for; None where there is nothing to prepare."""
+    """Categories and fill values, if requested; None if there is nothing to prepare."""
     if how.categorical == "auto":
         categorical = [name for name in names if table.is_text(name)]
         for name in categorical:

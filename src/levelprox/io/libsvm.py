@@ -196,7 +196,7 @@ class LibsvmPass:
 
 
 def _token(token: bytes) -> str:
-    """The token as it is shown: short, and nothing in it that a terminal would obey."""
+    """Return the token for a message: short, with control characters escaped."""
     text = repr(token[:_SHOWN])[1:]
     return text if len(token) <= _SHOWN else f"{text}... ({len(token)} bytes)"
 
@@ -282,7 +282,7 @@ def converted_libsvm(
     if form is not None:
         return form
     with _alone(place.parent) as is_alone:
-        form = _found(place, key)  # perhaps that is what we waited for
+        form = _found(place, key)  # perhaps another process has made it
         if form is None:
             if is_alone:
                 atomic.sweep(place)
@@ -321,7 +321,7 @@ def _alone(folder: Path) -> Iterator[bool]:
 
 
 def _found(place: Path, key: dict[str, Any]) -> Converted | None:
-    """The form that is there, if it is one of this text, read in this way; whatever else is there is replaced."""
+    """Return the existing form if it belongs to this text and these options; any other file is replaced."""
     try:
         with open(place, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -343,7 +343,7 @@ def _found(place: Path, key: dict[str, Any]) -> Converted | None:
         n, d = told["shape"]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):  # not ours, or damaged
+    except (ValueError, KeyError, TypeError):  # another format, or damaged
         return None
     return Converted(arrays, (int(n), int(d)), place) if set(arrays) == set(_NAMES) else None
 

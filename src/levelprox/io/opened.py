@@ -1,6 +1,6 @@
 """Files as blocks of bytes: plain, or unpacked from .gz, .bz2 and .xz, which are known by their first bytes.
 
-At most `BLOCK` bytes are in memory at once, whatever the file says about itself. A packed file ends in an error where
+At most `BLOCK` bytes are in memory at once, for any content of the file. A packed file ends in an error where
 it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more than `max_bytes`. So does a plain file
 that changes while it is read.
 """
@@ -24,7 +24,7 @@ BLOCK = 1 << 20
 RATIO = 1000
 FREE = 64 << 20
 MAX_BYTES = 1 << 36
-_XZ_MEMORY = 256 << 20  # what `xz -9` asks for, four times
+_XZ_MEMORY = 256 << 20  # four times the memory of `xz -9`
 
 
 class _Unpacker(Protocol):
@@ -115,7 +115,7 @@ def all_bytes(path: PathLike) -> bytes:
 
 
 def shown(path: PathLike) -> str:
-    """The path as a message shows it: nothing that a terminal would obey."""
+    """Return the path for a message, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in os.fsdecode(path))
 
 

@@ -43,7 +43,7 @@ class Column:
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        """Categories with a feature each: all, but for the first of two; none where there is only one."""
+        """Categories with a feature each: all, except the first of two; none if there is only one."""
         categories = self.categories or ()
         return categories if len(categories) > 2 else categories[1:]
 

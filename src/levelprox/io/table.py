@@ -25,7 +25,7 @@ from levelprox.io.preprocessing import texts
 if TYPE_CHECKING:
     import polars
 
-#: Names under which a target is looked for where none is given.
+#: Default names of the target.
 TARGETS = ("target", "y")
 _TEXT = ("String", "Categorical", "Enum")
 _NAMED = 5  # columns that an error names; the others are counted
@@ -172,7 +172,7 @@ class Table:
         raise FileFormatError(f"{self.name}: {what}", Hint(tuple(parts)))
 
     def _text_in(self, name: str, droppable: bool) -> str:
-        """The first entry that is no number, and what to do where it looks like one."""
+        """Return the first entry that is not a number, with a remedy if it resembles one."""
         column = self.frame[name]
         if column.null_count() == column.len():
             self._refuse_missing(name, 0, column.null_count(), droppable)
@@ -343,7 +343,7 @@ def _check_header(first: Any, name: str) -> None:
 
 
 def _with_numbers(polars: Any, frame: Any, as_text: Sequence[str]) -> Any:
-    """Columns of text that are numerals with blanks around them, as numbers; but for those that are text."""
+    """Columns of text that are numerals with blanks around them, as numbers; except those that are text."""
     text = [column.name for column in frame if column.dtype == polars.String and column.name not in as_text]
     changed = {}
     for one in text:

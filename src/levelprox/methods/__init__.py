@@ -100,7 +100,7 @@ class Ending:
     advice : str
         A sentence that is added if there is a warning.
     warns : bool
-        True to warn whatever the status; statuses that were not requested always do.
+        True to warn for every status; statuses that were not requested always do.
     """
 
     status: Status

@@ -49,7 +49,7 @@ _WIDEST = 30  # times c may be doubled
 _FEW, _MANY = 10, 100  # nonzeros that a stage may have in any case, and up to which four times those at the end
 _MOST_STEPS = 20  # of a stage
 _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
-_FROM_HERE, _FROM_DIRECT = 50, 20  # features: exchanges among more take long, and rarely pay
+_FROM_HERE, _FROM_DIRECT = 50, 20  # features: swaps among more take long, and rarely help
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
 _WORKING, _EXPENSIVE = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
 

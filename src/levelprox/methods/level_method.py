@@ -327,9 +327,9 @@ class LevelMethod(Method[RunState]):
         return state
 
     def _past_the_charge(self, state: RunState, eta_k: float) -> RunState:
-        """Where x does not move: SOLVED, if the fit of the features of x without a level obeys it and is a KKT point.
+        """If x does not move: SOLVED if the fit of the features of x without a level satisfies it and is a KKT point.
 
-        Exp and NegativeLp charge for growth for ever, but soon by less than the last digit of g. Then no step within a
+        Exp and NegativeLp keep increasing, but soon by less than the last digit of g. Then no step within a
         surrogate set moves such a coefficient, and yet all of its values cost the same.
         """
         problem, last = self.problem, state.at

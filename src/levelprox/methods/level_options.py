@@ -158,7 +158,7 @@ def _acsa(subsolver: str | Subsolver) -> ACSA | None:
 
 
 def _refuse(**options: Any) -> None:
-    """Refuse options that the preset sets, unless they have their default value."""
+    """Raise an error for options that the preset sets, unless they have their default value."""
     for name, value in options.items():
         if value != getattr(LevelOptions, name):
             raise InvalidInputError(f"preset='paper' sets {name} itself, got {name}={value!r}")

@@ -7,7 +7,7 @@ some margins are at their kinks and some coefficients are 0. HiGHS finds which; 
 the equations of these kinks and of the level, as its own have the digits of its tolerances only. φ is concave, so the
 program is repeated at the vertex for as long as ψ falls. The duals are the slopes of the samples that certify it.
 
-Columns have one size, and mean 0 beside an intercept; margins are in units of a typical residual.
+Columns have one size, and mean 0 with an intercept; margins are in units of a typical residual.
 """
 
 from __future__ import annotations

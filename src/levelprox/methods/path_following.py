@@ -1,6 +1,6 @@
 """Path following: one problem at rising levels, each solved from the last one's solution.
 
-A solution for η obeys every larger level, so levels are run upward: x, the working set, its columns and its Hessian
+A solution for η satisfies every larger level, so levels are run upward: x, the working set, its columns and its Hessian
 start the next level, and most levels cost one full gradient pass.
 
 Where the constraint is not convex, the path that is followed upward may not have the best KKT points. So
@@ -223,7 +223,7 @@ class PathFollowing(Method["list[Solution | None]"]):
 
 
 class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
-    """For objectives without second-order models: each level is warm-started, and solved anew by continuation.
+    """For objectives without second-order models: each level is warm-started, and solved again by continuation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Candidates: the features nearest to being taken in, and exchanges among them from level to level.
+"""Candidates: the features closest to entering, and swaps among them from level to level.
 
 Along a path one solution differs from the next by about a feature, and so do the sets that are better. So a few tries
 at each level keep up with them, where a single fit needs many. The columns of the candidates stay where they are until
@@ -22,7 +22,7 @@ from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import SwapSearch
 
 _NEAREST = 100  # features outside the solution that are candidates
-_CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen anew
+_CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen again
 _MOSTLY = 1.5  # times the features that the level can pay for at the cap: with more, most are below the threshold
 _TRIES = 3  # that may fail, before the next level
 
@@ -58,15 +58,15 @@ class Candidates:
     def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
         """Return a better feasible point with features removed and swapped; None if few trials find none.
 
-        As many features as the level can pay for at the cap are refitted, whatever their size.
+        As many features as the level allows at the cap are refitted, of any size.
 
         Parameters
         ----------
         problem : Problem
         at : Iterate
-            A point with its gradient; it need not obey the level.
+            A point with its gradient; it need not satisfy the level.
         had : int
-            How many of its features are looked at where that is more: those that cost least are left out.
+            How many of its features are used if there are more: those with the least cost are left out.
         """
         most, sizes = affordable(problem), problem.sizes(at.x)
         if not (most and isinstance(problem.objective, Model)):
@@ -96,7 +96,7 @@ class Candidates:
         return problem.cut(x)
 
     def _around(self, problem: Problem, at: Iterate, chosen: Features) -> SwapSearch:
-        """Exchanges among the chosen features and those outside with the largest gradients."""
+        """Swap features among the chosen features and those outside with the largest gradients."""
         size = problem.sizes(at.gradient).copy()
         size[chosen] = np.inf
         nearest = np.argsort(-size, kind="stable")[: chosen.size + _NEAREST]

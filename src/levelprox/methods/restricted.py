@@ -32,7 +32,7 @@ from levelprox.result import Iterate, StopReason
 
 INSIDE = 0.999  # of the level: below this the level is not active
 _MOST_STEPS = 500
-_PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is asked again
+_PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is evaluated again
 _HARDLY = 0.9
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
@@ -181,7 +181,7 @@ def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) ->
 
 
 def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> Iterate:
-    """Beyond the minimum of a model where ψ falls faster than it predicted, as it does for ever on separable data.
+    """Beyond the minimum of a model where ψ decreases faster than predicted, as on separable data.
 
     Margins are linear in the step, so the search costs no data; what it finds is taken where it is worth a pass.
     """

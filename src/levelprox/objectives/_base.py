@@ -49,14 +49,14 @@ class Objective(ABC):
     smooth: bool = True
     #: Whether only samples of ψ' can be had.
     sampled: bool = False
-    #: Whether ψ(x) = F(Ax + o) with a Hessian to be had: see `Curved`.
+    #: Whether ψ(x) = F(Ax + o) with an available Hessian: see `Curved`.
     curved: bool = False
     #: Coefficients per feature: feature j has the coordinates j·width … (j+1)·width − 1.
     width: int = 1
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:
-        """Features that never count, whatever their weight: the intercept, where there is one."""
+        """Features that are never penalized, for any weight: the intercept, if there is one."""
         return np.empty(0, np.intp)
 
     @property
@@ -149,7 +149,7 @@ class Objective(ABC):
         return np.zeros(self.dimension)
 
     def is_separated(self, x: Vector) -> bool:
-        """Whether ψ falls for ever along the ray through x, so that no minimiser exists without a level."""
+        """Whether ψ decreases without bound along the ray through x, so that no minimiser exists without a level."""
         return False
 
     @property
@@ -226,7 +226,7 @@ class Curved(Objective):
         """A'∇F(z)."""
 
     def evaluated(self, z: Margins, dx: Vector, with_hessian: bool) -> tuple[Margins, Vector, Matrix | None]:
-        """Margins, gradient and, if asked for, the convex Hessian after a step dx, in as few passes as that takes.
+        """Margins, gradient and, if requested, the convex Hessian after a step dx, in as few passes as that takes.
 
         From the margins before it: the rounding of A·dx is that of a small number, so ψ at both ends can be compared.
         """

@@ -167,7 +167,7 @@ def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _check_offset(offset: ArrayLike, shape: tuple[int, int]) -> Matrix:
-    """Offsets, one for each sample and class, in an array of our own."""
+    """Offsets, one for each sample and class, in a new array."""
     o = np.array(real_array("offset", offset), dtype=np.float64, order="C")
     if o.shape != shape:
         raise InvalidInputError(f"offset must have shape {shape}, a number for each sample and class, got {o.shape}")

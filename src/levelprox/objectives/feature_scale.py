@@ -4,7 +4,7 @@
 
 u_j is the root mean square of column j. Where there is an intercept, m_j is the mean of the column, ψ'_0 the derivative
 with respect to the intercept, and u_j the standard deviation: that is the derivative along column j once the intercept
-has taken up its mean. Multiplying a column by a constant, or adding one beside an intercept, changes nothing.
+has taken up its mean. Multiplying a column by a constant, or adding one if there is an intercept, changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ColumnSquares(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Coordinates in which columns have about the same size and, beside an intercept, mean 0.
+    """Coordinates in which columns have about the same size and, with an intercept, mean 0.
 
         w_j = u_j x_j,      w_0 = u_0 (x_0 + Σ_j m_j x_j)  for the intercept.
 
@@ -135,7 +135,7 @@ class FeatureScale:
             variance = np.maximum(squares - means**2, _LEAST_VARIANCE * squares)
         typical = float(np.mean(squares[squares > 0])) if np.any(squares > 0) else 1.0
         zero = squares <= 0
-        with np.errstate(over="ignore", invalid="ignore"):  # a norm that overflows is told of where it is used
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflowing norm is reported where it is used
             size = np.sqrt(np.where(zero, np.inf, variance / typical))
             magnitude = np.sqrt(np.where(zero, 1.0, squares / typical))
         root = float(np.sqrt(typical))

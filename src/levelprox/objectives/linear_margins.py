@@ -182,7 +182,7 @@ class LinearMargins(Model):
         kernel(*self.loss.kernel, z, self.target[rows], None, out)
         with np.errstate(invalid="ignore"):
             out *= z.size * share
-        out[share == 0] = 0.0  # a sample without weight is not there, whatever its loss
+        out[share == 0] = 0.0  # a sample without weight has no effect
         return out
 
 

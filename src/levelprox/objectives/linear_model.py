@@ -79,7 +79,7 @@ class LinearModel(LinearMargins):
         design = as_design(X)
         self.design: Design = InterceptDesign(design) if fit_intercept else design
         self.loss = loss_by_name(loss)
-        self.target = np.array(self.loss.check_targets(b))  # ours, whatever becomes of b
+        self.target = np.array(self.loss.check_targets(b))  # a copy
         n = self.design.shape[0]
         if self.target.shape != (n,):
             raise InvalidInputError(f"X has {n} samples, but b has {self.target.shape[0]}")
@@ -201,7 +201,7 @@ class LinearModel(LinearMargins):
         return other
 
     def first_guess(self) -> Vector:
-        """The origin, but for the intercept of a loss of residuals that is not a parabola: that begins at the median.
+        """The origin; the intercept of a loss of residuals that is not quadratic starts at the median.
 
         Far from its targets such a loss is a line or flatter, and says nothing of how far they are.
         """
@@ -322,7 +322,7 @@ class LinearModel(LinearMargins):
 
 
 def _check_offset(offset: ArrayLike, n: int) -> Vector:
-    """Offsets of n samples, in an array of our own."""
+    """Offsets of n samples, in a new array."""
     o = np.array(vector("offsets", offset))
     if o.size != n:
         raise InvalidInputError(f"X has {n} samples, but offset has {o.size}")

@@ -24,7 +24,7 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Ridge
 
-_NARROW = 2**16  # features up to which a gradient is small beside the block of rows that it is of
+_NARROW = 2**16  # features up to which a gradient is small relative to its block of rows
 
 
 class OneVsRestModel(ByClass):

@@ -4,14 +4,14 @@ With [1, A, b] = QR, rows weighted by √(s_i / Σ s),
 
     Σ_i s_i (⟨a_i, x⟩ + x_0 − b_i)² / Σ s  =  ‖R (x_0, x, −1)‖²,
 
-so the triangle R answers whatever the samples do. Its first row is the intercept's: without it columns are centred.
+so the triangle R replaces the samples. Its first row is the intercept's: without it columns are centred.
 R'R is the Gram matrix of the data, and R has twice its digits. It is put together from the triangles of blocks of rows,
 as those of the folds of a cross-validation: the samples are read once.
 
 **Rounding.** R is that of columns which differ from those of the data by some ulps of their lengths. What that changes
 in ψ, relative to it, is at most a few times ε κ ‖b‖/‖r‖, with the condition number κ of the columns in units of their
 lengths, and r what all features together leave of b. Where κ‖b‖/‖r‖ is large, or where a mean has cost digits of a
-column, there is no reduction, and the data are asked themselves.
+column, there is no reduction, and the data are used directly.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ReducedModel(LinearModel):
     def best_features(self, k: int, kept: Features) -> Features:
         """Return the best set found of at most k features besides those that are kept, by the Gram matrix.
 
-        A function of the data and k alone, whichever other k were asked for.
+        A function of the data and k alone, independent of other k.
         """
         if self._search is None or self._search[0] != kept.tobytes():
             design = self.design

@@ -2,7 +2,7 @@
 
     Σ_t ψ_t(x)  ≈  const + M [ ⟨g, x − x°⟩ + ½ (x − x°)'H(x − x°) ]
 
-M is the weight of the samples that are remembered, g the mean of their gradients as it would be at x°, H that of their
+M is the weight of the previous samples, g the mean of their gradients as it would be at x°, H that of their
 Hessians. g and the diagonal of H are kept for all features. The other entries of H are kept for a pool of features, the
 current support and some that may enter it: entry (i, j) is the mean since the later of the two came into the pool,
 and stands for the time before as well. Where that is not positive semidefinite, what was not seen in full is halved
@@ -62,7 +62,7 @@ class Recollection:
         self._sum: Matrix = np.empty((0, 0))  # of Hessians over the pool, each entry since both were in it
 
     def fade(self, share: float) -> None:
-        """Forget all but a share of every sample's weight."""
+        """Discount the weight of every sample."""
         self.weight *= share
         self.reliable *= share
         self.seen *= share
@@ -79,7 +79,7 @@ class Recollection:
         self.pool, self.seen, self._sum = pool, seen, total
 
     def hessian(self, batch: Matrix, weight: float) -> Matrix:
-        """H over the pool; a batch of that weight, with that Hessian, tells of entries which were not seen before."""
+        """H over the pool; a batch of that weight, with that Hessian, gives the entries that are not known yet."""
         if self.weight == 0:
             return np.zeros_like(batch)
         both = self._seen_together()
@@ -101,7 +101,7 @@ class Recollection:
         return np.minimum(seen[:, None], seen)
 
     def follow(self, gradient: Vector, H: Matrix, dx: Vector, change: Vector, weight: float) -> None:
-        """Let x° move by dx over the pool, where gradient and H are given; elsewhere g changes as that of a batch.
+        """Move x° by dx over the pool, where gradient and H are given; for other features g changes as that of a batch.
 
         Both are estimates, and what they add to the error is taken off the weights: where x moves by dx, a mean over n
         samples errs in Hdx as if it were a gradient of n/ν samples, ν = dx'Hdx/noise.

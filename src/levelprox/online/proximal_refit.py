@@ -1,6 +1,6 @@
 """One batch's problem over a few features: its loss, what earlier batches would say, and how far x may move.
 
-    F(x) = α ψ(x) + ⟨p, x − c⟩ + ½ (x − c)'Q(x − c),      x_j ≥ 0 where asked,
+    F(x) = α ψ(x) + ⟨p, x − c⟩ + ½ (x − c)'Q(x − c),      x_j ≥ 0 where required,
 
 with Q positive definite: F grows along every ray on which ψ does not fall without end, so a minimiser exists where
 classes are separated, too. Newton's method on margins; at bounds, coordinates that would cross them stay there

@@ -1,6 +1,6 @@
 """A model kept up to date from batches, with at most k features after every batch.
 
-A batch of weight m with the loss ψ_B meets what is remembered of the batches before it (`past_batches.py`): x becomes
+A batch of weight m with the loss ψ_B is combined with a model of the previous batches (`past_batches.py`): x becomes
 
     argmin  α ψ_B(x) + (1 − α) [⟨g, x − x°⟩ + ½ (x − x°)'H(x − x°)] + ½ ρ ‖x − x°‖²,      α = m/(m + M),
 
@@ -8,13 +8,13 @@ over x with at most k features: a proximal point step in the metric of what earl
 sample. For a squared loss and a fixed support this is recursive least squares.
 
 With k features at hand a surrogate of the count has no room left, and no feature could ever enter. So features are
-exchanged: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
+swapped: those outside with the largest expected gain g_j²/(2 h_j) wait in a pool, in which H is kept; once enough is
 known of them, the problem is solved over all by Newton's method; the feature whose absence costs least in the
 second-order model there, x_j²/(2 K_jj) with K the inverse Hessian, is left out, again and again, until k are left;
 these are fitted. The new support is taken only if it pays: by more than chance gains with the best of d useless
 features, τ(1 + log d)/(m + M), where τ is the noise of one sample's gradient.
 
-There is no certificate: what a batch told is only known through two moments, and the data are gone.
+There is no certificate: batches are stored only as two moments, not as data.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ Mask = NDArray[np.bool_]
 
 _PRIOR = 1.0  # samples that the term with ρ is worth
 _LEAST = 1e-9  # of the curvature: the least ρ, which keeps equal columns apart
-_FLAT = 0.1  # of the typical curvature: what is remembered is not flatter, or a model sure of itself would forget why
+_FLAT = 0.1  # of the typical curvature: the least stored curvature; that of a confident model would vanish
 _STEADY = 0.5  # of the typical curvature, added where ψ is not convex
 _WAITING = (8, 32)  # least and largest number of features that wait to enter; k, if it is between
 _PATIENCE = 2.0  # how much better a feature must be to take the place of one that waits
 _READY = 4.0  # samples per feature that must have been seen of one before it may enter
 _OUTLYING = 100.0  # times the noise so far: a batch is not believed to be noisier than that
-_ROUNDS = 4  # of exchanges, where a batch weighs more than all before it
+_ROUNDS = 4  # of swaps, if a batch has more weight than all before it
 _HALVINGS = 60
 _SMALL = 1e-3  # of what residuals have been
 _TINY = 1e-12
@@ -55,7 +55,7 @@ _ENVELOPE = 0.5  # of the median distance from a kink: how wide it is smoothed
 class Stream:
     """An online fit of at most k features.
 
-    Points are in the coordinates of the models handed in, which should be those of columns with about unit variance.
+    Points are in the coordinates of the given models, which should be those of columns with about unit variance.
     When these coordinates change, as running means and deviations do, say so by `rescale`.
 
     Parameters
@@ -67,7 +67,7 @@ class Stream:
     nonnegative : array-like of int or bool, optional
         Features whose coefficients must not be negative; for models with one coefficient per feature.
     memory : float, default=inf
-        After samples of this weight the weight of what was before them has fallen to 1/e. inf forgets nothing: then x
+        After samples of this weight the weight of what was before them has fallen to 1/e. inf discounts nothing: then x
         approaches the fit of all data together. On a drifting stream, choose about as many samples as the drift
         takes to matter.
 
@@ -92,7 +92,7 @@ class Stream:
         self._past = Recollection(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
-        self._since = math.inf  # samples since features were last exchanged, or might have been
+        self._since = math.inf  # samples since features were last swapped, or might have been
         self._spread = 0.0  # the log of how far margins are from kinks
 
     def rescale(self, ratio: ArrayLike, shift: ArrayLike | None = None) -> None:
@@ -124,7 +124,7 @@ class Stream:
         self._past.rescale(ratios, shifts, self._unpenalized)
 
     def step(self, model: Model, weight: float) -> Vector:
-        """Take in a batch.
+        """Update the model from a batch.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Stream:
         weight = model.sample_weight
         typical = _median(np.concatenate(off), None if weight is None else np.tile(weight, len(off)))
         past = self._past.weight
-        # A batch on its kinks is no reason to forget the rest.
+        # A batch on its kinks does not discount the rest.
         least = math.exp(self._spread) * _SMALL if past else _TINY
         spread = math.log(max(typical, least))
         self._spread += m / (past + m) * (spread - self._spread) if past else spread

@@ -1,4 +1,4 @@
-"""Reports for people: displays, summaries, HTML pages and progress."""
+"""Reports: displays, summaries, HTML pages and progress."""
 
 from levelprox.report._convergence_display import ConvergenceDisplay
 from levelprox.report._cv_display import CVDisplay

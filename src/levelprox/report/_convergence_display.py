@@ -64,7 +64,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted.
         ax : matplotlib Axes, or two of them; optional
         **options

@@ -245,7 +245,7 @@ class CVDisplay:
 
 
 def _span(values: Vector) -> tuple[float, float]:
-    """Return the least and greatest finite value, widened if they are equal."""
+    """Return the least and greatest finite value, apart if they are equal."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))

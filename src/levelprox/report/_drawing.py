@@ -107,7 +107,7 @@ def spread(places: ArrayLike, apart: float) -> np.ndarray[Any, np.dtype[np.float
     """
     wanted = np.asarray(places, np.float64)
     order = np.argsort(wanted, kind="stable")
-    blocks: list[tuple[float, int]] = []  # mean of (wanted − offset within the block), size
+    blocks: list[tuple[float, int]] = []  # mean of (requested − offset within the block), size
     for place in wanted[order]:
         mean, size = float(place), 1
         while blocks and blocks[-1][0] + blocks[-1][1] * apart > mean:

@@ -128,7 +128,7 @@ class PathDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted or not; it is not changed. If it has chosen a budget, the choice is marked.
         X, y, sample_weight
             Data of the fits.
@@ -173,7 +173,7 @@ class PathDisplay:
         path : levelprox.Path
             Path of models with one coefficient for each feature.
         feature_names : sequence of str, optional
-            Names of all coefficients, or of all but the last, which is then an intercept and not drawn.
+            Names of all coefficients, or of all except the last, which is then an intercept and not drawn.
         ax : matplotlib Axes, optional
         **options
             As in `plot`.

@@ -211,7 +211,7 @@ def summary_of(
 
     Parameters
     ----------
-    model : SparseClassifier, SparseRegressor or one of their CV twins
+    model : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
         Fitted.
     kept : collection of int
         Features that do not count towards the budget.

@@ -309,7 +309,7 @@ class StabilityDisplay:
 
         Parameters
         ----------
-        estimator : SparseClassifier, SparseRegressor or one of their CV twins
+        estimator : SparseClassifier, SparseRegressor, SparseClassifierCV or SparseRegressorCV
             Fitted.
         X, y, n_resamples, fraction, random_state, n_jobs
             As in `estimator.stability`.

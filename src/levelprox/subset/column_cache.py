@@ -84,7 +84,7 @@ class Columns:
         return [column for j in wanted for column in self.known[j]]
 
     def forget(self) -> None:
-        """Let go of all columns: of many samples they take much memory, and can be looked up again."""
+        """Remove all columns from the cache: with many samples they take much memory, and can be computed again."""
         self.known.clear()
         self.kept = 0
 
@@ -107,7 +107,7 @@ class Columns:
         return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
-        """Forget columns that were not used for the longest time, until there is room."""
+        """Remove the least recently used columns, until there is room."""
         if self.kept + numbers <= self._most:
             return
         for j in [j for j in self.known if j not in wanted]:

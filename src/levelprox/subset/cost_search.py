@@ -1,7 +1,7 @@
 """Starts and moves of a search within a budget of costs, where ψ is twice differentiable.
 
-Every set that may be returned obeys the budget: Σ cost_j ≤ budget, in exact arithmetic (`costs.py`), and has at most k
-features. Sets are found
+Every set that may be returned is within the budget: Σ cost_j ≤ budget, in exact arithmetic (`costs.py`), and has at
+most k features. Sets are found
 
 - by adding the feature that gains most, of those that the rest of the budget pays for, or the one that gains most for
   its cost, for as long as there is one;
@@ -9,8 +9,8 @@ features. Sets are found
 - by the first way without one of the first features added.
 
 Each is improved by swaps within the budget, and by adding more where there is room. Then there are moves of several
-features: one is left out, and its cost is spent anew; one that is too expensive is added, and others make room for it.
-This is repeated until no move lowers ψ.
+features: one is left out, and its cost is spent on others; one that is too expensive is added, and others make room for
+it. This is repeated until no move lowers ψ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: What a feature gains and the features of the fit so far, to what it is worth.
 Worth = Callable[[Vector, Features], Vector]
 #: A move of several features: one of them; whether it is added, and others make room for it, or left out, and its cost
-#: is spent anew; whether features are chosen by what they gain relative to their cost.
+#: is spent on others; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
 _STARTS_WITHOUT = 3  # starts, each without one of the first features added
@@ -114,7 +114,7 @@ class CostMoves:
         return self._over(fit, self._added(fit, self._affordable_gain))
 
     def _cut(self, fit: Fit, by_cost: bool, held: int | None = None) -> Fit:
-        """Leave out features, but for one that is held, until the budget allows the others.
+        """Remove features, except a fixed one, until the budget allows the others.
 
         Those go first that are worth least for their cost or, without `by_cost`, the one that is worth least of those
         that are enough.

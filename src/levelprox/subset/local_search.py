@@ -1,4 +1,4 @@
-"""One search for the best set of features, wherever the data are and whatever the loss.
+"""One search for the best set of features, for all kinds of data and losses.
 
 A search begins with the null model, finds sets to start from, improves them by swaps of one feature for another, and
 examines the best set: which swaps are shown not to lower ψ, and what one more feature gains. The subclasses say how:
@@ -39,7 +39,7 @@ from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
-_LEAST_ACCEPTABLE = 1e3 * 2.0**-52  # a stationarity that needs no warning, whatever tol
+_LEAST_ACCEPTABLE = 1e3 * 2.0**-52  # a stationarity that needs no warning, for any tol
 _FAR_FACTOR = 128.0  # times x: where ψ is compared with ψ(x)
 _FALLS_SHARE = 1e-9  # of ψ: less is rounding
 _SEPARABLE = (

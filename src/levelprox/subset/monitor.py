@@ -76,7 +76,7 @@ class Monitor:
             raise Stop
 
     def may_swap(self) -> bool:
-        """Return whether one more swap may be taken; a refusal is remembered."""
+        """Return whether one more swap may be taken; a negative result is stored."""
         self.held_back |= not self._allows(0)
         return not self.held_back
 

@@ -24,7 +24,7 @@ from levelprox._typing import Features, Matrix, Vector
 _NEWTON_STEPS, _MOST_HALVINGS, _ARMIJO = 40, 12, 1e-4
 _FRESH_HESSIAN_COORDINATES = 60  # coordinates up to which every step has its own Hessian
 _CG_ITERATIONS, _CG_RESIDUAL_SHARE = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
-_HOPE_SHARE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is given up
+_HOPE_SHARE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is stopped
 _RIDGE_SHARE, _LARGEST_RIDGE_SHARE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
 _NO_LOSS_SHARE = 1e-6  # of ψ without features: separated samples have no loss left
 

@@ -1,47 +1,45 @@
-"""Newton's method on ψ over a few features: steps, fits, last digits, and a bound on what is left to gain.
+"""Newton's method over a few features: on ψ itself, and for a softmax model over an orthonormal basis of its columns.
 
-With signs, the active-set method of Lawson and Hanson runs over fits without signs (`fit_with_signs`).
+A softmax model is fitted whatever the units, means and angles of its columns are (`class_fit`): these are replaced by a
+basis that is orthonormal with the weights of the samples, centred first where there is an intercept, then by a QR
+decomposition with pivoting. Newton steps run over the coefficients of that basis. Where ψ hardly bends, as far from the
+data's own margins, a typical curvature is added, and steps are doubled as long as ψ falls.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
-from levelprox import _kernels
-from levelprox._kernels import FitEnd
-from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._typing import Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives._multiclass import ByClass
-from levelprox.subset.fit import (
-    EPS,
-    NOISE_SHARE,
-    Fit,
-    begun_at,
-    by_class,
-    lower_of,
-    of_samples,
-    rounding_of_loss,
-)
+from levelprox.subset.fit import EPS, LAST_DIGITS_SHARE, LAST_STEPS, NEWTON_STEPS, PREDICTED_SHARE, by_class, of_samples
 
-if TYPE_CHECKING:
-    from levelprox.subset.refit import Refits
-
-LAST_DIGITS_SHARE = 4 * EPS  # of ψ
-NEWTON_STEPS = 40
-#: Of ψ: a predicted reduction below it is rounding.
-PREDICTED_SHARE = 1e-12
-#: Steps that only add digits.
-LAST_STEPS = 3
 _RIDGE_SHARE = 1e-9  # of the curvature at the start
 _LOG_CURVATURE_CHANGE = 8.0  # at most, in a step
 _ARMIJO = 1e-4
-_SLOPE_CORRECTIONS = 2
 _SHORTEST_STEP = 2.0**-10  # of a Newton step
-_WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
+_CLASS_NEWTON_STEPS = 200
+_MANY_CLASSES, _FEW_STEPS = 16, 20  # of more classes and many coordinates, after the quasi-Newton method
+_SPANNED_SHARE = 1e-12  # of the length of a column: what others leave of it
+_CLASS_RIDGE_SHARE = 1e-9  # of the typical curvature
+_LEAST_RIDGE_SHARE, _MOST_RIDGE_SHARE = 1e-12, 1e6
+_DOUBLING_GAIN_SHARE = 0.1  # of what a step is predicted to gain, for a step twice as long
+_SHORTEST_CLASS_STEP, _LONGEST_STEP = 2.0**-12, 2.0**40
+_CLASS_PREDICTED_SHARE = 1e-15  # of ψ: what is predicted below it is rounding
+_QUASI_NEWTON_COORDINATES = 300  # coordinates from which on a quasi-Newton method begins
+_QUASI_CLASS_NEWTON_STEPS, _QUASI_NEWTON_PAIRS = 500, 20  # of it at most, and the number of stored pairs
+_NO_LOSS_SHARE = 1e-17  # of ψ at 0: what is left of it no longer shows
+_SEPARATING_SHARE = 1e-2  # of the largest margin: the least by which a class is ahead of the others
+_ATTAINED_SHARE = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
+_LAST_STEP_SHARE = 0.1  # of what may be left to gain: its last step
 
 
 def newton_fit(
@@ -133,133 +131,238 @@ def _bends(objective: Model) -> bool:
     return 0 < objective.self_concordance < math.inf
 
 
-def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[float, float]:
-    """Return a bound on what is left to gain at margins z, and the rounding of ψ; inf where no bound is known.
+class Basis:
+    """A basis of the span of columns, orthonormal with the weights of the samples.
 
-    The bound is that of `swap_bounds.py`: g'H⁻¹g times a factor of how far the Newton step changes margins.
+    Parameters
+    ----------
+    columns : ndarray of shape (n, m)
+    share : ndarray of shape (n,)
+        The weights, which add up to 1.
+    ones : ndarray of int
+        Which columns are constant: the others are centred.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n, r)
+        The basis.
+    noise : ndarray of shape (r,)
+        The rounding error of each vector of the basis, relative to its length.
     """
-    self_concordance = 1.0 if isinstance(objective, MultinomialModel) else objective.self_concordance
-    resolution = LAST_DIGITS_SHARE * (abs(psi) + rounding_of_loss(objective, z))
-    if not math.isfinite(self_concordance) or not hessian.size:
-        return (math.inf if hessian.size else 0.0), resolution
-    gradient, width = objective.gradient_of(z), objective.width if objective.only_contrasts else 1
-    diagonal = np.diagonal(hessian)
-    if not np.all(diagonal > 0):
-        return math.inf, resolution
-    unit = 1 / np.sqrt(diagonal)
-    hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
-    classes = objective.width if isinstance(objective, OneVsRestModel) else 1
-    values, vectors = np.linalg.eigh(by_class(hessian, classes))
-    seen = values > _WELL_CONDITIONED
-    if np.count_nonzero(~seen) > (_unseen_shifts(objective) if width > 1 else 0):
-        return math.inf, resolution  # other directions than those that ψ does not see
-    coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
-    scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
-    step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
-    moved = of_samples(objective, objective.moved(step))
-    change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
-    factor = float(_kernels.self_concordant_factor(np.array([self_concordance * change]))[0])
-    decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
-    return (0.5 if self_concordance == 0 else factor) * decrement, resolution
+
+    def __init__(self, columns: Matrix, share: Vector, ones: NDArray[np.intp]) -> None:
+        self.ones = ones
+        self.mean = np.zeros(columns.shape[1])
+        self.size = np.max(np.abs(columns), axis=0, initial=0.0)
+        self.size[self.size == 0] = 1.0
+        centred = columns / self.size
+        if ones.size:
+            others = np.delete(np.arange(columns.shape[1]), ones)
+            self.mean[others] = share @ centred[:, others]
+            centred[:, others] -= self.mean[others]
+            centred[:, others] -= share @ centred[:, others]  # what rounding has left of the mean
+        weighted = np.sqrt(share)[:, None] * centred
+        self.length = np.sqrt(np.sum(weighted**2, axis=0))
+        # A column that is constant except for the last digits of its mean is not in the basis.
+        seen = self.length > _SPANNED_SHARE * np.maximum(1.0, np.abs(self.mean))
+        self.length[~seen] = 1.0
+        _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
+        rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED_SHARE))
+        self.R, self.kept = R[:rank, :rank], order[:rank]
+        self.noise = EPS / np.abs(np.diagonal(self.R))
+        self.columns = solve_triangular(self.R, (centred / self.length)[:, self.kept].T, trans="T").T
+
+    def inside(self, share: Vector, moved: Matrix) -> Matrix:
+        """Return the coefficients of the basis that move margins as given."""
+        return np.asarray(self.columns.T @ (share[:, None] * moved))
+
+    def outside(self, w: Matrix) -> Matrix:
+        """Return the coefficients of the columns; zero for those that the others span."""
+        x = np.zeros((self.size.size, w.shape[1]))
+        x[self.kept] = solve_triangular(self.R, w) / self.length[self.kept, None]
+        if self.ones.size:
+            x[self.ones[0]] -= self.mean @ x
+        return np.asarray(x / self.size[:, None], np.float64)
 
 
-def _unseen_shifts(objective: Model) -> int:
-    """Return of how many features ψ does not see all classes shifted alike: of those without a ridge."""
-    ridge = objective.ridge if isinstance(objective, ByClass) else None
-    return objective.dimension // objective.width if ridge is None else int(np.count_nonzero(ridge.own == 0))
+def class_fit(
+    objective: MultinomialModel,
+    columns: Matrix,
+    ones: NDArray[np.intp],
+    x: Vector,
+    accuracy: float,
+    finished: bool = False,
+) -> tuple[Vector, MultinomialModel | None, int]:
+    """Return x that minimises ψ up to `accuracy` of ψ or rounding, ψ over the basis, and the number of Newton steps.
 
+    Without a basis, as where no sample that has weight has an entry, x is 0, and None takes the place of ψ.
 
-def fit_with_signs(refits: Refits, features: Features, near: Fit, tolerance: float, accuracy: float) -> Fit:
-    """Return ψ minimised with signs, by Lawson and Hanson's method.
-
-    Features that are not at their bound are fitted without signs. A step towards that fit ends at the first bound that
-    it meets; at a fit that obeys all signs, the feature with the steepest descent leaves its bound.
+    Parameters
+    ----------
+    objective : MultinomialModel
+        Over these columns.
+    columns : ndarray of shape (n, m)
+    ones : ndarray of int
+        Which of them are the intercept's.
+    x : ndarray of shape (m * K,)
+        Where to begin.
+    accuracy : float
+    finished : bool
+        Whether to take as many steps with many classes as with few.
     """
-    signs, x = refits.signs[features], begun_at(near, features, 1)
-    x[signs] = np.maximum(x[signs], 0.0)
-    free, refused, left_out = ~signs | (x > 0), np.zeros(features.size, np.bool_), np.zeros(features.size, np.bool_)
-    entered = -1
-    unproved: Fit | None = None  # the best fit that obeys all signs and is not known to be optimal
-    for _ in range(NEWTON_STEPS + 10 * features.size):
-        end, fit = refits.by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
-        if fit is None:
-            break
-        to = np.zeros(features.size)
-        to[free] = fit.x
-        if end is not FitEnd.FITTED:
-            if np.all(np.isfinite(to)) and np.all(to[signs] >= 0):
-                failed = Fit(features, to, fit.psi, fit.margins, None, math.inf, fit.resolution)
-                failed = refits.as_attained(features, failed)
-                unproved = failed if unproved is None else lower_of(unproved, failed)
-            if entered < 0:
-                break
-            left_out[entered], free[entered], entered = True, False, -1  # go on without it
-            continue
-        wrong = free & signs & (to < 0)
-        if entered >= 0 and to[entered] <= 0:  # descends by rounding alone
-            refused[entered], free[entered], entered = True, False, -1
-            continue
-        if np.any(wrong):
-            ratio = np.where(wrong, x / np.where(wrong, x - to, 1.0), math.inf)
-            x = np.maximum(x + float(ratio.min()) * (to - x), np.where(signs, 0.0, -math.inf))
-            held = wrong & (ratio <= ratio.min())
-            x[held], free[held], entered = 0.0, False, -1
-            continue
-        refused &= fit.psi >= near.psi
-        x, entered = to, -1
-        steepest = _steepest(refits, features, free, refused | left_out, fit.margins)
-        found = Fit(features, x, fit.psi, fit.margins, None, fit.gap, fit.resolution)
-        if steepest is None and not np.any(left_out):
-            return found
-        found = replace(found, gap=math.inf)
-        unproved = found if unproved is None else lower_of(unproved, found)
-        if steepest is None:
-            break
-        entered = steepest
-        free[entered] = True
-    other = refits.by_other_ways(features, near, tolerance, accuracy)
-    return other if unproved is None else lower_of(other, unproved)
+    K, share = objective.width, objective.share
+    basis = Basis(columns, share, ones)
+    if not basis.kept.size:
+        return np.zeros_like(x), None, 0
+    model = objective.over(np.asfortranarray(basis.columns))
+    W = basis.inside(share, objective.moved(x))
+    if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
+        W = np.zeros_like(W)
+    w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _QUASI_NEWTON_COORDINATES else W.ravel()
+    few = W.size > _QUASI_NEWTON_COORDINATES and K > _MANY_CLASSES and not finished
+    begin = w
+    w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _CLASS_NEWTON_STEPS)
+    x, psi, apart = _over_columns(objective, basis, model, w)
+    if not apart <= _ATTAINED_SHARE * abs(psi):  # steps followed the rounding errors of the basis
+        w, more = _minimised(model, begin, accuracy, _CLASS_NEWTON_STEPS, basis.noise)
+        other, other_psi, other_apart = _over_columns(objective, basis, model, w)
+        x, steps = other if other_psi + other_apart < psi + apart else x, steps + more
+    return x, model, steps
 
 
-def _steepest(refits: Refits, features: Features, free: Mask, refused: Mask, z: Vector) -> int | None:
-    """Return the feature at its bound along which ψ falls fastest, relative to the length of its column.
+def _over_columns(
+    objective: MultinomialModel, basis: Basis, model: MultinomialModel, w: Vector
+) -> tuple[Vector, float, float]:
+    """Return x of coefficients w of the basis, ψ there, and how far that is from ψ over the basis."""
+    x = basis.outside(w.reshape(-1, model.width)).ravel()
+    psi = objective.value_of(objective.margins(x))
+    return x, psi, abs(psi - model.value_of(model.margins(w)))
 
-    Slopes are those after one more Newton step of the free features: of columns that nearly depend on these, what
-    is left of the gradient of a fit hides which way ψ falls.
+
+def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
+    """Return where a quasi-Newton method from w ends.
+
+    Over an orthonormal basis the curvature of ψ is nowhere above 1/2, and Newton steps for many classes are expensive:
+    their systems have a row for each feature and class. A few of them from where this ends are enough.
     """
-    objective = cast(LinearModel, refits.objective)
-    columns, slope, bend = refits.dense(features[free]), objective.slope_of(z), objective.bend_of(z, True)
-    if refits.ridge is not None and np.any(free):
-        ridge = refits.ridge.restrict(features[free])
-        columns = np.vstack([columns, np.eye(columns.shape[1])])
-        slope, bend = np.append(slope, ridge.gradient(objective.tail(z))), np.append(bend, ridge.curvatures())
-    slope = objective.of_samples(_orthogonal(columns, slope, bend))
-    without = free | refused
-    best: tuple[float, int | None] = (0.0, None)
-    for place in np.flatnonzero(~without):
-        (column,) = refits.stored(features[[place]])
-        pulls = column.values * (slope if column.rows is None else slope[column.rows])
-        length = float(np.sqrt(np.sum((column.values / (np.max(np.abs(column.values), initial=0.0) or 1.0)) ** 2)))
-        descent = -float(np.sum(pulls))
-        if descent > NOISE_SHARE * float(np.sum(np.abs(pulls))) and length > 0:
-            scale = length * float(np.max(np.abs(column.values)))
-            best = max(best, (descent / scale, int(place)), key=lambda pair: pair[0])
+    from scipy import optimize
+
+    best = (math.inf, w)
+
+    def timed(at: Vector) -> tuple[float, Vector]:
+        nonlocal best
+        if seconds_left() <= 0:
+            raise TimeLimitError
+        value, gradient = model.value_and_gradient(at)
+        best = (value, np.array(at)) if value < best[0] else best
+        return value, gradient
+
+    optimize.minimize(
+        timed,
+        w,
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _QUASI_CLASS_NEWTON_STEPS,
+            "ftol": max(_LAST_STEP_SHARE * accuracy, _CLASS_PREDICTED_SHARE),
+            "gtol": 0.0,
+            "maxcor": _QUASI_NEWTON_PAIRS,
+        },
+    )
     return best[1]
 
 
-def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
-    """Return slopes + bends ∘ (columns @ step), orthogonal to the columns but for rounding."""
-    size = np.sqrt(np.sum(bend[:, None] * columns**2, axis=0))
-    if not columns.size or not np.all(np.isfinite(size) & (size > 0)):
-        return slope
-    scaled = columns / size
-    hessian = scaled.T @ (bend[:, None] * scaled)
-    for _ in range(_SLOPE_CORRECTIONS):
-        try:
-            step = np.linalg.solve(hessian, scaled.T @ slope)
-        except np.linalg.LinAlgError:
-            return slope
-        if not np.all(np.isfinite(step)):
-            return slope
-        slope = slope - bend * (scaled @ step)
-    return slope
+def _minimised(
+    model: MultinomialModel, w: Vector, accuracy: float, most: int, noise: Vector | None = None
+) -> tuple[Vector, int]:
+    """Return where Newton steps from w end, and how many there were.
+
+    `noise` is the relative rounding error of each vector of the basis: steps end that gain no more than it explains.
+    """
+    K = model.width
+    typical = (K - 1) / K**2
+    z = model.margins(w)
+    psi, ridge, many = model.value_of(z), _CLASS_RIDGE_SHARE, w.size > _QUASI_NEWTON_COORDINATES
+    gone = _NO_LOSS_SHARE * model.value_of(model.origin) if many else -math.inf
+    steps = 0
+    for _ in range(most):
+        if many and seconds_left() <= 0:
+            raise TimeLimitError
+        if many and psi > gone and (scale := _separating_scale(model, z, gone)) > 1:
+            w, z = scale * w, scale * z
+            psi = model.value_of(z)
+        if psi <= gone:
+            break
+        steps += 1
+        gradient, hessian = model.gradient_of(z), model.hessian_of(z)
+        along, step, predicted = _direction(model, gradient, hessian, ridge * typical)
+        if noise is not None and predicted <= _explained(model, z, (w + step).reshape(-1, K), noise):
+            break
+        if not predicted > max(accuracy, _CLASS_PREDICTED_SHARE) * abs(psi):
+            if ridge <= _LEAST_RIDGE_SHARE or not predicted > 0:
+                break
+            ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE)  # with less of it, more may be predicted
+            continue
+        t, reached = 1.0, model.value_of(z + along)
+        while not reached <= psi - _ARMIJO * t * predicted and t > _SHORTEST_CLASS_STEP:
+            t /= 2
+            reached = model.value_of(z + t * along)
+        if not reached < psi:
+            if ridge >= _MOST_RIDGE_SHARE:
+                break
+            ridge *= 1e3
+            continue
+        worth = _DOUBLING_GAIN_SHARE * predicted  # rounding must not decide how far to go
+        while 1 <= t < _LONGEST_STEP and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
+            t, reached = 2 * t, farther
+        ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE) if t >= 1 else ridge
+        w = w + t * step
+        z, last = model.margins(w), psi
+        psi = model.value_of(z)
+        if not psi < last:
+            break
+    return w, steps
+
+
+def _explained(model: MultinomialModel, z: Matrix, w: Matrix, noise: Vector) -> float:
+    """Return by how much rounding errors of the basis change ψ at coefficients w."""
+    slopes = model.loss.derivative(z, model.target, model.sample_weight)
+    return float(np.sum(np.abs(slopes))) * float(np.max(noise @ np.abs(w)))
+
+
+def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
+    """Return by which factor margins that clearly separate all classes grow until ψ is gone; 1 for others."""
+    counts = model.share > 0
+    z, label = z[counts], model.target[counts]
+    own = np.take_along_axis(z, label[:, None], axis=1)
+    others = z - own
+    np.put_along_axis(others, label[:, None], -np.inf, axis=1)
+    least, largest = -float(np.max(others)), float(np.max(np.abs(z)))
+    return math.log(model.width / gone) / least if gone > 0 and least > _SEPARATING_SHARE * largest else 1.0
+
+
+def _direction(
+    model: MultinomialModel, gradient: Vector, hessian: Matrix, ridge: float
+) -> tuple[Matrix, Vector, float]:
+    """Return how margins move along a Newton step, the step, and twice what it is predicted to gain."""
+    K = model.width
+    # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
+    m = gradient.size // K
+    bent = hessian + ridge * np.eye(m * K)
+    for j in range(m):
+        bent[j * K : (j + 1) * K, j * K : (j + 1) * K] += 1.0 / K
+    try:
+        step = -_solved(bent, gradient, K)
+    except np.linalg.LinAlgError:
+        step = -gradient
+    if not np.all(np.isfinite(step)):
+        step = -gradient
+    return model.moved(step), step, -float(step @ gradient)
+
+
+def _solved(matrix: Matrix, right: Vector, K: int) -> Vector:
+    """Return the solution of a symmetric system; for many classes by a Cholesky factor, where there is one."""
+    if K > _MANY_CLASSES:
+        with suppress(np.linalg.LinAlgError):
+            return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False), np.float64)
+    return np.asarray(np.linalg.solve(matrix, right), np.float64)

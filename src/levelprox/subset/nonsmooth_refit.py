@@ -18,9 +18,9 @@ A refit whose error is not small is repeated with smaller moves of the kinks, an
 
 **Nearly dependent columns.** Their coefficients may be so large that the rounding of their products with the columns
 changes ψ. The margins are then summed in extended precision, and the refit is repeated without columns of which little
-is left beside the others. The vertex with the lower ψ, its rounding included, is returned. Its error is computed from
-the bound on ψ over all columns. For the hinge loss the margins of the basis are also put a little beyond their kinks,
-where the loss is flat: their rounding then costs nothing.
+is left after projection on the others. The vertex with the lower ψ, its rounding included, is returned. Its error is
+computed from the bound on ψ over all columns. For the hinge loss the margins of the basis are also put a little beyond
+their kinks, where the loss is flat: their rounding then costs nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
 from levelprox.subset.simplex import EPS, Coordinates, Simplex, inverse_of, solved
 
-_DEPENDENT_SHARE = 2.0**-43  # of the norm of a column: what must be left of it beside the others
+_DEPENDENT_SHARE = 2.0**-43  # of the norm of a column: the least part that is independent of the others
 _NEARLY_DEPENDENT_SHARES = (2.0**-36, 2.0**-26, 2.0**-16)  # the same, where rounding of coefficients matters
 _ROUNDING_SHARE = 1e-9  # of ψ: rounding beyond which it does
 _NO_LOSS_SHARE = 1e-13  # of the mean of |b| and |o|: no vertex has a ψ that is lower than such a one by more
@@ -325,7 +325,7 @@ class _VertexRefit(Simplex):
         return np.asarray(self.T.T @ sums + self.rows[:, self.n :] @ u[self.n :], np.float64)
 
     def _gap(self, x: Vector, margins: Vector, psi: float, u: Vector) -> float:
-        """Return a bound on ψ(x) − min ψ, but for the rounding of ψ(x)."""
+        """Return a bound on ψ(x) − min ψ, up to the rounding of ψ(x)."""
         s = margins[self.counts] - self._targets()
         low, high = self.low[: self.n], self.high[: self.n]
         gap = float(np.sum(np.maximum(low * s, high * s) - u[: self.n] * s))

@@ -1,6 +1,6 @@
 """Search for the best k features where the loss has kinks.
 
-ψ is piecewise linear there: it has no curvature that tells which swap gains. Its Moreau envelope has, as a parabola
+ψ is piecewise linear there: it has no curvature that shows which swap gains. Its Moreau envelope has, as a parabola
 replaces each kink, over a width of the size of the residuals. So
 
 1. sets are found with the envelope at a few widths (`smooth_search.py`), and each is refitted exactly with the loss

@@ -36,7 +36,7 @@ from levelprox.subset.swaps import Addition
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
 _MODELS_PER_START = 20
-_FLAT_SHARE = 1e-9  # of its curvature: what is left of a candidate that is all but a mixture of the others
+_FLAT_SHARE = 1e-9  # of its curvature: the rest of a candidate that is almost a combination of the others
 _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 10, 2  # of those that a model predicts to gain
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model

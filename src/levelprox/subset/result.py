@@ -24,7 +24,7 @@ class Exchanges:
     total : int
         All swaps: features in the set times features outside.
     local : bool
-        True if ψ is not convex: sets are then refitted from a few starts, and may have a lower minimum elsewhere.
+        True if ψ is not convex: sets are then refitted from a few starts, and may have a lower minimum.
     within_budget : bool
         True if only swaps within a budget of feature costs count.
 
@@ -298,7 +298,7 @@ class Subset:
 
     @property
     def success(self) -> bool:
-        """Whether the search came to its end, or to where the callback wanted it, with a minimiser."""
+        """Whether the search finished, or the callback stopped it, with a minimiser."""
         return self.status.success
 
     @property

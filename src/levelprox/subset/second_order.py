@@ -272,13 +272,13 @@ class SetFits(SecondOrder):
         return fit
 
     def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
-        """Return the same where ψ is below a value, as far as that can be told before the end; else None."""
+        """Return the same where ψ is below a value, as far as that is known before the end; else None."""
         self._count_refit()
         return self.refits(features, near or self.best, self.tolerance, value)
 
     def finish(self) -> None:
         """Fit the best set as well as it can be, where other fits take few steps."""
-        if self.refits.takes_few_steps(self.best.x.size):
+        if self.refits.is_expensive(self.best.x.size):
             self.check_time()
             self.keep(self.monitor.once(lambda: self.refits.finished(self.best)))
 

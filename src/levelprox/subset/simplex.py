@@ -13,7 +13,7 @@ there replaces i in B. This is the simplex method with long steps: Barrodale and
 Numerical Analysis 10(5).
 
 **Coordinates.** The method runs in coordinates w, x = Tw, in which the columns are orthonormal with the weights p
-(Gram-Schmidt, twice). Units, large means beside an intercept and nearly equal columns do not matter there. Columns that
+(Gram-Schmidt, twice). Units, large means with an intercept and nearly equal columns do not matter there. Columns that
 depend on others are left out, unless their coefficients must not be negative. Rows x_j are added to the samples: with
 slope 0, to begin with; or, where x_j ≥ 0 is required, with a slope below 0 that is steeper than ψ. The coefficients are
 then computed from the columns as they are and the kinks where they are, with residuals in extended precision.
@@ -37,7 +37,7 @@ _REPLACED_SHARE = 1e-12  # the part of a column in another that depends on it
 _GOLDEN = 0.6180339887498949
 _PIVOT_SHARE = 1e-9  # of ‖row‖‖edge‖: what a pivot must not be below
 _LEVEL_SHARE = 1e-10  # of the slope along an edge: beyond the last kink f may be level
-_INDEPENDENT_SHARE = 1e-3  # of the norm of a row: what must be left of it beside others of the first basis
+_INDEPENDENT_SHARE = 1e-3  # of the norm of a row: the least part that is independent of others in the first basis
 _LEAST_EDGES, _EDGES_PER_FEATURE = 200, 50  # edges, and for each feature
 _FIRST_KINKS = 64  # that are sorted along an edge, for a start
 
@@ -54,7 +54,7 @@ class Coordinates:
     nonnegative : ndarray of bool
     seconds_left : callable
     dependent : float
-        Of the norm of a column: what must be left of it beside the others.
+        Of the norm of a column: the least part that is independent of the others.
     uncentred : ndarray, optional
         How large the entries of the columns are before they are centred, if these count in place of smaller norms.
 
@@ -225,7 +225,7 @@ class Simplex:
         return np.array(basis, np.intp)
 
     def _beside(self, basis: list[int]) -> Matrix:
-        """Return what is left of all rows beside those of a part of a basis."""
+        """Return the parts of all rows that are independent of a part of a basis."""
         left, directions = self.rows, np.linalg.qr(self.rows[:, basis])[0]
         for direction in (*directions.T, *directions.T):
             left = left - np.outer(direction, np.einsum("r,ri->i", direction, left))

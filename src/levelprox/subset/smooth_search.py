@@ -41,7 +41,7 @@ from levelprox.problem import SubsetProblem
 from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
-from levelprox.subset.fit import Fit, lowest
+from levelprox.subset.fit import Fit, lowest, sharpened
 from levelprox.subset.local_search import Answer, Search, best_by_continuation
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
@@ -170,7 +170,7 @@ class SmoothSearch(Search):
             if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
                 swaps.best = self._to_the_last_digits(swaps.best)
             else:
-                swaps.best = swaps.refits.sharpened(swaps.best)
+                swaps.best = sharpened(swaps.refits, swaps.best)
         self.complete = True
         return None
 

@@ -38,7 +38,7 @@ from levelprox.subset.fit import Fit, by_class
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
 
-_DEPENDENT_SHARE = 1e-13  # of H_jj: what is left of a column that the features of the fit all but span
+_DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of the fit almost span
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound

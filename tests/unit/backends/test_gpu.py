@@ -19,9 +19,8 @@ from levelprox.backends.array_namespace import on_device
 from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.device_source import DeviceSource
 from levelprox.backends.gpu import DeviceModel
-from levelprox.backends.partition import Form, Partition, SelectFold
+from levelprox.backends.partition import ComputeStatistics, Form, Partition, SelectFold
 from levelprox.backends.query import AHEAD, Query
-from levelprox.backends.statistics import ComputeStatistics
 from levelprox.constraints import MCP
 from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError

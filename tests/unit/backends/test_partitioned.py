@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from levelprox import Problem, best_subset, certify, constraints, solve
 from levelprox.backends import PartitionedModel
-from levelprox.backends.partition import Form, Partition
+from levelprox.backends.partition import Form, Partition, median, number_of, ordered_bits
 from levelprox.backends.query import Query
-from levelprox.backends.statistics import median, number_of, ordered_bits
 from levelprox.certificate.null_model import null_fit
 from levelprox.designs import DenseDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.exceptions import InvalidInputError

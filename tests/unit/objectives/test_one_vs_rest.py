@@ -320,7 +320,7 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     end, fit = refits.by_columns(features, nothing, 1e-10, math.inf, 1e-10)
     assert end == FitEnd.FITTED or loss in ("sigmoid", Hinge().smoothed(0.5))  # whose curvature may be nothing
     if end == FitEnd.FITTED:
-        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, ACCURACY)
+        part, plain = model.restrict(features), refits._over_data(features, nothing, 1e-10, math.inf, ACCURACY)[1]
         assert fit.psi == pytest.approx(plain.psi, rel=1e-9)
         assert fit.psi == pytest.approx(part.value_of(fit.margins), rel=1e-13)
         np.testing.assert_allclose(fit.margins, part.margins(fit.x), atol=1e-9)

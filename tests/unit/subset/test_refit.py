@@ -21,8 +21,7 @@ from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.subset import column_cache as columns
-from levelprox.subset.fit import Fit
-from levelprox.subset.newton import gap_bound
+from levelprox.subset.fit import Fit, gap_bound
 from levelprox.subset.refit import ACCURACY, Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
@@ -70,7 +69,10 @@ def test_the_compiled_fit_is_that_over_the_data_themselves(loss):
     refits, nothing = refits_of(objective)
     for features in ([], [3], [0, 4, 9], [1, 2, 5, 6, 8, 9], range(10)):
         chosen = np.array(list(features), np.intp)
-        compiled, plain = refits(chosen, nothing), refits._over_data(chosen, nothing, refits.tolerance, ACCURACY)
+        compiled, plain = (
+            refits(chosen, nothing),
+            refits._over_data(chosen, nothing, refits.tolerance, math.inf, ACCURACY)[1],
+        )
         assert compiled.psi == pytest.approx(plain.psi, rel=1e-12, abs=1e-14)
         part = objective.restrict(chosen)
         np.testing.assert_allclose(compiled.margins, part.margins(compiled.x), atol=1e-9)

@@ -2,7 +2,7 @@
 
     min ψ_k(x) = ψ(x) + γ/2 ‖x − x^{k−1}‖²   s.t.  x in the surrogate set {g_k ≤ η_k}
 
-If columns have very different sizes, or means of many deviations beside an intercept, lengths are measured in the
+If columns have very different sizes, or means of many deviations with an intercept, lengths are measured in the
 coordinates w of `objectives.Coordinates` instead of x: the same problem in other coordinates.
 
 A subsolver returns a better point of the surrogate set. If it uses all of ψ and not only samples of it, ψ_k at this

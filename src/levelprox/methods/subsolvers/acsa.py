@@ -87,7 +87,7 @@ class ACSA(Subsolver):
         return objective.noise if objective.sampled else 0.0
 
     def proximal_weight(self, objective: Objective) -> float:
-        """Return γ = 3μ, L/10, or L if ψ is sampled: the error decreases with γ − μ, so γ must not be tiny beside L."""
+        """Return γ = 3μ, L/10, or L if ψ is sampled: the error decreases with γ − μ, so γ is not tiny relative to L."""
         share = 1.0 if self.is_random(objective) else 0.1
         return 3 * objective.weak_convexity or share * objective.smoothness or share * objective.curvature
 

@@ -1,6 +1,6 @@
 """Smoothing continuation for losses with kinks: Moreau envelopes, shifted to the kinks.
 
-The envelope env_w of ℓ (losses/moreau.py) is smooth, but minimising it for ever smaller w leads to ever
+The envelope env_w of ℓ (losses/moreau.py) is smooth, but minimising it for smaller and smaller w leads to ever
 worse conditioned problems, and misses the kinks by w. Shifted by the slopes s of the previous step, it need not be
 narrow to be exact:
 

@@ -3,7 +3,7 @@
     x⁺ = P(x − t ∇ψ_k(x)),   t = ⟨Δx, Δx⟩ / ⟨Δx, Δ∇ψ_k⟩,
 
 accepted if ψ_k(x⁺) ≤ max of the last 5 values − σ/(2t) ‖x⁺ − x‖², else t is halved. If columns differ much in size,
-or have large means beside an intercept, the steps are taken in coordinates in which they do not.
+or have large means with an intercept, the steps are taken in coordinates in which they do not.
 Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4).
 """
 

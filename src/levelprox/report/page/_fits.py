@@ -42,7 +42,7 @@ class PathFits:
 
     @property
     def sure(self) -> list[bool]:
-        """Which fits have meaningful coefficients: all but the diverging ones, and the model itself."""
+        """Which fits have meaningful coefficients: all except the diverging ones, and the model itself."""
         return [one.status_ is not Status.DIVERGING or i == self.own for i, one in enumerate(self.fits)]
 
     @property
