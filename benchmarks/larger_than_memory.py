@@ -124,7 +124,7 @@ def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[s
         if done % DROPPED == 0 or done == n:
             drop(folder / "X.npy")
 
-    source = FileSource.of(chunked, memory=memory, progress=forget if cold else None)
+    source = FileSource(chunked, memory=memory, progress=forget if cold else None)
     constraint = MCP(2.0, 0.25)
     model = PartitionedModel(source, Form(Logistic(), True))
     found = solve(Problem(model, constraint, (SUPPORT + 0.5) * constraint.cap), tol=tol, start=start)

@@ -22,6 +22,7 @@ Index: TypeAlias = NDArray[np.int64]  # as the compiled kernels take them
 
 Names: TypeAlias = Sequence[str] | NDArray[Any]
 PathLike: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Rng: TypeAlias = np.random.Generator | None
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 #: Margins z = Ax + o: an array for data in memory, a `RemotePoint` for remote data. Only the model itself reads them.

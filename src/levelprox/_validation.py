@@ -42,17 +42,17 @@ def of_a_model(what: str, usage: str) -> Callable[[Function], Function]:
 
 
 def option(value: Any) -> Any:
-    """`value`, where it is the name of an option in small letters with underscores: "MCP", "squared-hinge"."""
+    """Return `value`; the name of an option, such as "MCP" or "squared-hinge", in small letters with underscores."""
     return value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
 
 
 def is_data(value: object) -> bool:
-    """Whether `value` is an array or a table, or an estimator, where a model is expected."""
+    """Return whether `value` is an array or a table, or an estimator, where a model is expected."""
     return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))
 
 
 def real(name: str, value: object) -> float:
-    """`value` as a float; booleans, strings, complex numbers and NaN raise an error."""
+    """Return `value` as a float; booleans, strings, complex numbers and NaN raise an error."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise InvalidInputError(f"{name} must be a real number, got {value!r}")
     try:
@@ -65,7 +65,7 @@ def real(name: str, value: object) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """`value` as a float above 0 and finite."""
+    """Return `value` as a float above 0 and finite."""
     number = real(name, value)
     if not 0 < number < math.inf:
         raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
@@ -73,22 +73,30 @@ def positive(name: str, value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """`value` as a float of at least 0; it may be inf."""
+    """Return `value` as a float of at least 0; it may be inf."""
     number = real(name, value)
     if not number >= 0:
         raise InvalidInputError(f"{name} must be nonnegative, got {value!r}")
     return number
 
 
+def fraction(name: str, value: object) -> float:
+    """Return `value` as a float in [0, 1)."""
+    number = real(name, value)
+    if not 0 <= number < 1:
+        raise InvalidInputError(f"{name} must be in [0, 1), got {value!r}")
+    return number
+
+
 def whole(name: str, value: object, least: int = 0, below: int = 2**62) -> int:
-    """`value` as an integer in [least, below); booleans and floats raise an error."""
+    """Return `value` as an integer in [least, below); booleans and floats raise an error."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not least <= value < below:
         raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)
 
 
 def as_array(name: str, value: object) -> NDArray[Any]:
-    """`value` as NumPy sees it; ragged lists and masked entries raise an error."""
+    """Return `value` as NumPy sees it; ragged lists and masked entries raise an error."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{name} is a masked array with {int(np.sum(value.mask))} masked entries")
     try:
@@ -98,7 +106,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
 
 
 def real_array(name: str, value: object) -> FloatArray:
-    """`value` as a float32 or float64 array; everything narrower or integer becomes float64."""
+    """Return `value` as a float32 or float64 array; everything narrower or integer becomes float64."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.dtype.isnative:
         return value  # most are, and come by the thousand
     array = as_array(name, value)
@@ -124,7 +132,7 @@ def _from_objects(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def is_number(item: object) -> bool:
-    """Whether `item` can be read as a float."""
+    """Return whether `item` can be read as a float."""
     try:
         float(item)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -133,7 +141,7 @@ def is_number(item: object) -> bool:
 
 
 def finite(name: str, array: FloatArray) -> FloatArray:
-    """`array`, or an error that names its first entry that is NaN or infinite."""
+    """Return `array`; raise an error that names its first entry that is NaN or infinite, if there is one."""
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
         place = ", ".join(str(int(i)) for i in np.unravel_index(bad[0], array.shape))

@@ -248,21 +248,21 @@ class Problem(FeatureProblem):
         return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
 
     def g(self, x: Vector) -> float:
-        """g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
+        """Return g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
         point = np.asarray(x, np.float64)
         return self.constraint.total(point if self.width == 1 else self.sizes(point), self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
-        """Whether g(x) ≤ η and every sign holds."""
+        """Return whether g(x) ≤ η and every sign holds."""
         if not self.g(x) <= self.level:
             return False
         mask, all_nonnegative = self.signs
         return not (all_nonnegative or mask is not None) or not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
 
     def point(self, name: str, x: object, copy: bool = True) -> Vector:
-        """`x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""
+        """Return `x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""
         array = np.array(real_array(name, x), dtype=np.float64, copy=True if copy else None)
         if array.shape != (self.dimension,):
             raise InvalidInputError(f"{name} must have shape ({self.dimension},), got {array.shape}")
@@ -287,7 +287,7 @@ class Problem(FeatureProblem):
         return shorter if excess <= 0 else x
 
     def cut(self, x: Vector) -> Vector:
-        """x without its smallest features: the fewest whose removal satisfies the level; x itself if it does."""
+        """Return x without its smallest features: the fewest whose removal satisfies the level; x itself if it does."""
         if self.is_feasible(x):
             return x
         sizes = self.sizes(x)
@@ -361,7 +361,7 @@ class SubsetProblem(FeatureProblem):
 
 
 def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """ω with 0 for the features that never count; given for all features, or for those only that count."""
+    """Return ω with 0 for the features that never count; given for all features, or for those only that count."""
     if not unpenalized.size:
         return weights
     given = np.ones(n_features) if weights is None else real_array("weights", weights)
@@ -374,7 +374,7 @@ def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_feature
 
 
 def _signs_without(unpenalized: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Sign constraints of the penalized features; for others only by a mask over all features."""
+    """Return sign constraints of the penalized features; for others only by a mask over all features."""
     asked = np.asarray(nonnegative)
     if not unpenalized.size or (asked.ndim == 0 and not asked):
         return nonnegative

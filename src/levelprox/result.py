@@ -149,19 +149,19 @@ class Iterate:
     features: Features | None = None
 
     def at_cost_of(self, other: Iterate) -> Iterate:
-        """The same point, with the work that another took."""
+        """Return the same point, with the work that another took."""
         return replace(self, n_inner=other.n_inner, n_grad=other.n_grad, n_proj=other.n_proj)
 
 
 def length_of(x: Vector) -> float:
-    """‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
+    """Return ‖x‖₂ without BLAS, whose threads cost more than they help on one vector."""
     with np.errstate(over="ignore"):  # past all bounds it is inf
         nonzero = x[x != 0]
         return float(np.sqrt(np.sum(nonzero * nonzero)))
 
 
 def relative_change(last: Vector, x: Vector) -> float:
-    """‖x − last‖ / ‖x‖; 0 at the origin."""
+    """Return ‖x − last‖ / ‖x‖; 0 at the origin."""
     length, moved = length_of(x), x != last
     return length_of(x[moved] - last[moved]) / length if length > 0 else 0.0
 

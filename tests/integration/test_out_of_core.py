@@ -125,7 +125,7 @@ def test_value_gradient_and_hessian_are_those_in_memory(data, size):
     W = np.array([0, 4, 7, 29, 30])
     for form, design in ((Form(Logistic(), True), X), (Form(Logistic(), True, c, s), None)):
         local = LinearModel(X if design is not None else _scaled(X, c, s), y, "logistic", weight, offset, True)
-        model = PartitionedModel(FileSource.of(chunked, weight=weight, offset=offset), form)
+        model = PartitionedModel(FileSource(chunked, weight=weight, offset=offset), form)
         value, gradient = model.value_and_gradient(x)
         expected = local.value_and_gradient(x)
         close(value, expected[0])
@@ -146,7 +146,7 @@ def test_a_solved_model_is_that_in_memory(data, size):
     X, y, (path, target) = data
     chunked = open_chunked(path, target, chunk_bytes=size)
     for memory in (0, 10**8):
-        source = FileSource.of(chunked, memory=memory)
+        source = FileSource(chunked, memory=memory)
         constraint = MCP(2.0, 0.25)
         found = solve(Problem(PartitionedModel(source, Form(Logistic(), True)), constraint, 3.5 * constraint.cap))
         local = solve(Problem(LinearModel(X, y, "logistic", fit_intercept=True), constraint, 3.5 * constraint.cap))
@@ -161,7 +161,7 @@ def test_float32_is_read_as_it_is(tmp_path):
         X, y, (path, target) = make(folder, np.float32)
         chunked = open_chunked(path, target, chunk_bytes=5000)
         assert chunked.dtype == np.float32
-        model = PartitionedModel(FileSource.of(chunked), Form(loss_by_name("squared")))
+        model = PartitionedModel(FileSource(chunked), Form(loss_by_name("squared")))
         x = np.linspace(-1, 1, D)
         close(model.value_and_gradient(x)[1], LinearModel(X, y).value_and_gradient(x)[1])
 
@@ -171,7 +171,7 @@ def test_more_than_two_classes(tmp_path, softmax):
     X, _, (path, _) = _npy(tmp_path, np.float64)
     y = np.array(["a", "b", "c"])[np.argmax(X[:, :3], axis=1)]
     form = Form(Logistic(), True, classes=np.unique(y), softmax=softmax)
-    source = FileSource.of(open_chunked(path, chunk_bytes=9000), y)
+    source = FileSource(open_chunked(path, chunk_bytes=9000), y)
     model = PartitionedModel(source, form)
     local = (
         MultinomialModel(X, y, fit_intercept=True) if softmax else OneVsRestModel(X, y, "logistic", fit_intercept=True)
@@ -185,7 +185,7 @@ def test_more_than_two_classes(tmp_path, softmax):
 
 def test_statistics_and_folds(tmp_path):
     X, _, (path, target) = _npy(tmp_path, np.float64)
-    source = FileSource.of(open_chunked(path, target, chunk_bytes=5000), memory=0)
+    source = FileSource(open_chunked(path, target, chunk_bytes=5000), memory=0)
     statistics = source.statistics(Logistic(), True, True)
     assert statistics.count == N and statistics.classes.tolist() == [-1, 1]
     close(statistics.moments.mean, X.mean(axis=0))
@@ -209,7 +209,7 @@ def wide(folder, n=3000, d=200, dtype=np.float32):
 
 def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = FileSource.of(chunked, y)
+    source = FileSource(chunked, y)
     model = PartitionedModel(source, Form(Logistic()))
     W = np.array([3, 5, 90])
     model.evaluate(Query(W, (np.ones(3),), gradient="here", hessian="convex"))
@@ -232,7 +232,7 @@ def test_columns_are_read_once_for_all_rounds_on_them(tmp_path):
 @pytest.mark.parametrize("memory", [0, 50_000, 400_000])
 def test_the_cache_does_not_exceed_its_limit(tmp_path, memory):
     X, y, chunked = wide(tmp_path)
-    source = FileSource.of(chunked, y, memory=memory)
+    source = FileSource(chunked, y, memory=memory)
     model, local = PartitionedModel(source, Form(Logistic())), LinearModel(X, y, "logistic")
     rng, largest = np.random.default_rng(0), 0
     for round_ in range(12):
@@ -252,7 +252,7 @@ def test_the_cache_does_not_exceed_its_limit(tmp_path, memory):
 
 def test_cached_columns_of_a_large_set_make_room_for_small_ones(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = FileSource.of(chunked, y, memory=400_000)  # of 2.4 MB
+    source = FileSource(chunked, y, memory=400_000)  # of 2.4 MB
     model = PartitionedModel(source, Form(Logistic()))
     model.evaluate(Query(np.arange(60), (np.zeros(60),)))
     few = Query(np.arange(5), (np.zeros(5),))
@@ -265,7 +265,7 @@ def test_cached_columns_of_a_large_set_make_room_for_small_ones(tmp_path):
 
 def test_either_direction_gives_the_same_bits(tmp_path):
     _, y, chunked = wide(tmp_path)
-    source = FileSource.of(chunked, y, memory=0)
+    source = FileSource(chunked, y, memory=0)
     model = PartitionedModel(source, Form(Logistic()))
     x = np.random.default_rng(1).standard_normal(200)
     first, second = (model.value_and_gradient(x) for _ in range(2))
@@ -277,7 +277,7 @@ def test_a_pass_goes_back_and_forth_and_tells_how_far_it_is(tmp_path):
     told, read = [], []
     bring = chunked.bring
     chunked.bring = lambda i: (read.append(i), bring(i))[1]
-    source = FileSource.of(chunked, y, memory=0, progress=lambda *one: told.append(one))
+    source = FileSource(chunked, y, memory=0, progress=lambda *one: told.append(one))
     model = PartitionedModel(source, Form(Logistic()))
     model.value_and_gradient(np.zeros(200))
     model.value_and_gradient(np.zeros(200))
@@ -308,7 +308,7 @@ def sample():
         most[0] = max(most[0], anonymous())
 threading.Thread(target=sample, daemon=True).start()
 before = anonymous()
-source = FileSource.of(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**22), memory=30 * 2**20)
+source = FileSource(open_chunked(sys.argv[1], sys.argv[2], chunk_bytes=2**22), memory=30 * 2**20)
 constraint = MCP(2.0, 0.25)
 problem = Problem(PartitionedModel(source, Form(Logistic(), True)), constraint, 4.5 * constraint.cap)
 found = solve(problem, tol=1e-4, start="direct")
@@ -435,7 +435,7 @@ def test_a_killed_conversion_is_not_used(tmp_path):
 
 
 def fitted(chunked: Chunked, y=None, **given):
-    model = PartitionedModel(FileSource.of(chunked, y, **given), Form(loss_by_name("squared")))
+    model = PartitionedModel(FileSource(chunked, y, **given), Form(loss_by_name("squared")))
     return model.value_and_gradient(np.zeros(chunked.shape[1]))
 
 
@@ -461,7 +461,7 @@ def test_nan_is_named_by_its_row_in_the_file(tmp_path):
 @pytest.mark.parametrize("how", ["cut", "touched", "gone", "replaced"])
 def test_a_file_that_changes_while_it_is_used(tmp_path, how):
     X, _, (path, target) = _npy(tmp_path, np.float64)
-    source = FileSource.of(open_chunked(path, target, chunk_bytes=4000))
+    source = FileSource(open_chunked(path, target, chunk_bytes=4000))
     model = PartitionedModel(source, Form(Logistic(), True))
     constraint = MCP(2.0, 0.25)
     rounds = []
@@ -487,7 +487,7 @@ def test_a_file_that_changes_while_it_is_used(tmp_path, how):
 
 def test_a_changed_file_is_noticed_where_it_need_not_be_read(tmp_path):
     _, y, chunked = wide(tmp_path)
-    model = PartitionedModel(FileSource.of(chunked, y), Form(Logistic()))
+    model = PartitionedModel(FileSource(chunked, y), Form(Logistic()))
     few = Query(np.arange(5), (np.zeros(5),))
     model.evaluate(few)
     os.utime(tmp_path / "X.npy", ns=(1, 1))
@@ -536,7 +536,7 @@ def test_unreadable_files_are_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("no")
     refused("text.parquet", "no Parquet")
     with pytest.raises(InvalidInputError, match="no targets"):
-        FileSource.of(open_chunked(tmp_path / "X.npy"))
+        FileSource(open_chunked(tmp_path / "X.npy"))
     with pytest.raises(InvalidInputError, match=r"203 rows, but y has shape \(202,\)"):
         fitted(open_chunked(tmp_path / "X.npy"), y[:-1])
     with pytest.raises(InvalidInputError, match="203 rows, but offset has 1"):
@@ -596,7 +596,7 @@ def test_two_chunks_are_in_memory_at_a_time(tmp_path, monkeypatch, kind, memory)
     monkeypatch.setattr(stored, "rows", rows)
     gc.disable()
     try:
-        model = PartitionedModel(FileSource.of(chunked, memory=memory), Form(Logistic(), True))
+        model = PartitionedModel(FileSource(chunked, memory=memory), Form(Logistic(), True))
         constraint = MCP(2.0, 0.25)
         assert solve(Problem(model, constraint, 3.5 * constraint.cap)).status == Status.SOLVED
     finally:

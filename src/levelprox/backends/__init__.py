@@ -91,5 +91,5 @@ def source_of(
     if isinstance(X, Chunked):
         from levelprox.backends.out_of_core import FileSource
 
-        return FileSource.of(X, y, weight, offset, memory=memory, progress=progress)
+        return FileSource(X, y, weight, offset, memory=memory, progress=progress)
     return None

@@ -29,8 +29,8 @@ from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing
 
-_AT_ONCE = 8  # coordinates: a Hessian as small as this is worth no round of its own
-_NOTHING = 1e-13  # of the largest eigenvalue: what rounding leaves of a direction without curvature
+_SMALL_HESSIAN = 8  # coordinates: a Hessian as small as this comes with every gradient
+_FLAT_EIGENVALUE = 1e-13  # of the largest eigenvalue: rounding of a direction without curvature
 
 
 class SquareSums(NamedTuple):
@@ -72,7 +72,7 @@ class RemotePoint:
         return np.array_equal(features, self.features) and np.array_equal(x, self.x)
 
     def over(self, features: Features, width: int) -> Vector:
-        """The same point over fewer features, those left out being zero."""
+        """Return the same point over fewer features, those left out being zero."""
         if features is self.features:
             return self.x
         places = np.searchsorted(self.features, features)
@@ -154,7 +154,7 @@ class RemoteObjective(Curved):
 
     @abstractmethod
     def _middle(self) -> float:
-        """A middle of the targets, where the intercept begins."""
+        """Return a middle of the targets, where the intercept begins."""
 
     def accuracy(self, x: Vector) -> float:
         """Return the share of the samples, by weight, whose class has the largest margin at x; of labels only."""
@@ -285,10 +285,10 @@ class RemoteObjective(Curved):
         last = self.shared.point
         if last is not None and last.is_at(self.features, np.asarray(x, np.float64)):
             return last
-        return self._at(x)
+        return self.moved(x)
 
     def moved(self, dx: Vector) -> RemotePoint:
-        return self._at(dx)
+        return RemotePoint(self.features, np.asarray(dx, np.float64))
 
     def value_of(self, z: RemotePoint) -> float:
         return float(self._known(z, "values").values[0])
@@ -312,7 +312,7 @@ class RemoteObjective(Curved):
         if known is None or known.values.size == 1:
             known = self.evaluate(Query(self.features, (after.x,), step=step))
         values = dict(zip((1 + AHEAD).tolist(), known.values[1:].tolist(), strict=True))
-        return lambda t: values[t] if t in values else self.value_of(self._at(before.x + t * step))
+        return lambda t: values[t] if t in values else self.value_of(self.moved(before.x + t * step))
 
     def hessian_product_of(self, z: RemotePoint, convex: bool) -> Callable[[Vector], Vector]:
         kind: Any = "convex" if convex else "exact"
@@ -323,12 +323,12 @@ class RemoteObjective(Curved):
         return _there(self.evaluate(self._query(z, diagonal=kind)).diagonal)
 
     def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
-        """The second-order model of ψ at x as a least-squares problem with as many samples as it bends in directions.
+        """Return the second-order model of ψ at x as a least-squares problem, a sample for each curved direction.
 
         ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
         """
         values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True))
-        kept = values > _NOTHING * max(float(values[-1]), np.finfo(np.float64).tiny)
+        kept = values > _FLAT_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
         # ψ of the squared loss is the mean of r², not half their sum.
         size, along = np.sqrt(values[kept] * max(np.count_nonzero(kept), 1) / 2), vectors[:, kept].T
         root = size[:, None] * along
@@ -344,15 +344,12 @@ class RemoteObjective(Curved):
         return z.known
 
     def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
-        """Evaluate ψ and ∇ψ, with the Hessian if requested or small."""
-        with_hessian = wanted == "hessian" or self.dimension <= _AT_ONCE
+        """Evaluate ψ and ∇ψ, with the Hessian where that is wanted or small."""
+        with_hessian = wanted == "hessian" or self.dimension <= _SMALL_HESSIAN
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
     def _query(self, z: RemotePoint, **wanted: Any) -> Query:
         return Query(self.features, (z.over(self.features, self.width),), **wanted)
-
-    def _at(self, x: Vector) -> RemotePoint:
-        return RemotePoint(self.features, np.asarray(x, np.float64))
 
 
 def _there(part: Vector | None) -> Vector:
@@ -379,7 +376,7 @@ class DataSource(ABC):
 
     @abstractmethod
     def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
-        """What must be known before there is a model; X and y are checked on the way."""
+        """Return what must be known before there is a model; X and y are checked on the way."""
 
     @abstractmethod
     def spread(self, total: float) -> float:
@@ -391,11 +388,11 @@ class DataSource(ABC):
 
     @abstractmethod
     def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
-        """The same samples, their weights multiplied by a factor for their class."""
+        """Return the same samples, their weights multiplied by a factor for their class."""
 
     @abstractmethod
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
-        """The samples of one fold, or all others: those of a weight of 0 do not count.
+        """Return the samples of one fold, or all others: those of a weight of 0 do not count.
 
         Which fold a sample is in depends on the seed, its chunk and its place there alone.
         """

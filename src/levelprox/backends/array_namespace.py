@@ -31,7 +31,7 @@ class Transfers:
     count: int = 0
 
 
-class Namespace(ABC):
+class _Arrays(ABC):
     """Arrays of one library on one device.
 
     Attributes
@@ -50,21 +50,21 @@ class Namespace(ABC):
         self.transfers = Transfers()
 
     def to_host(self, array: Any) -> NDArray[Any]:
-        """An array of the device in the host's memory."""
+        """Return an array of the device in the memory of the host."""
         host = self._to_host(array)
         self.transfers.bytes_to_host += host.nbytes
         self.transfers.count += 1
         return host
 
     def to_device(self, array: NDArray[Any]) -> Any:
-        """An array of the host on the device, of the same type."""
+        """Return an array of the host on the device, of the same type."""
         self.transfers.bytes_to_device += array.nbytes
         self.transfers.count += 1
         return self._to_device(np.ascontiguousarray(array))
 
     @contextmanager
     def within_memory(self, doing: str, needed: int) -> Iterator[None]:
-        """Say how many bytes are needed and how many are free where the device has too few of them."""
+        """Raise an error with the needed and the free bytes if the device is out of memory."""
         try:
             yield
         except self.out_of_memory as error:
@@ -86,50 +86,10 @@ class Namespace(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Memory of the device that can still be had."""
-
-    @abstractmethod
-    def dtype_of(self, array: Any) -> np.dtype[Any]:
-        """The type of the entries, as numpy calls it."""
-
-    @abstractmethod
-    def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
-        """The array in another type; itself where it has that already."""
-
-    @abstractmethod
-    def take(self, array: Any, places: Any, axis: int) -> Any:
-        """Slices of an array, copied."""
-
-    @abstractmethod
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Zeros on the device."""
-
-    @abstractmethod
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Memory on the device, of any content."""
-
-    @abstractmethod
-    def counting(self, count: int) -> Any:
-        """0, 1, …, count − 1."""
-
-    @abstractmethod
-    def add_at(self, out: Any, places: Any, values: Any) -> None:
-        """Add values to entries of a vector, those that are repeated as often as they are."""
-
-    @abstractmethod
-    def least_at(self, out: Any, places: Any, values: Any) -> None:
-        """Lower entries of a vector to the least of the values that go there."""
-
-    @abstractmethod
-    def csr_parts(self, X: Any) -> tuple[Any, Any, Any] | None:
-        """Values, columns and ends of rows where X is a CSR matrix; None where it is dense."""
-
-    @abstractmethod
-    def repeated(self, values: Any, counts: Any) -> Any:
-        """Each value as often as its count says."""
+        """Return the free memory of the device in bytes."""
 
 
-class Torch(Namespace):
+class Torch(_Arrays):
     """Tensors of torch."""
 
     def __init__(self, device: Any) -> None:
@@ -148,43 +108,54 @@ class Torch(Namespace):
 
     @property
     def out_of_memory(self) -> type[Exception]:
+        """The error that the library raises if memory is short."""
         error: type[Exception] = self.xp.OutOfMemoryError
         return error
 
     def free_bytes(self) -> int:
+        """Return the free memory of the device in bytes."""
         if self.device.type == "cuda":
             kept = self.xp.cuda.memory_reserved(self.device) - self.xp.cuda.memory_allocated(self.device)
             return int(self.xp.cuda.mem_get_info(self.device)[0]) + int(kept)
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def dtype_of(self, array: Any) -> np.dtype[Any]:
+        """Return the type of the entries as a NumPy dtype."""
         try:
             return np.dtype(str(array.dtype).removeprefix("torch."))
         except TypeError:
             raise InvalidInputError(f"X must be of float32 or float64, got {array.dtype}") from None
 
     def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """Return the array in another type; itself if it has that type."""
         return array.to(getattr(self.xp, dtype.name))
 
     def take(self, array: Any, places: Any, axis: int) -> Any:
+        """Return slices of an array, copied."""
         return self.xp.index_select(array, axis, places)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return zeros on the device."""
         return self.xp.zeros(shape, dtype=getattr(self.xp, dtype.name), device=self.device)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return uninitialised memory on the device."""
         return self.xp.empty(shape, dtype=getattr(self.xp, dtype.name), device=self.device)
 
     def counting(self, count: int) -> Any:
+        """Return 0, 1, …, count − 1."""
         return self.xp.arange(count, device=self.device)
 
     def add_at(self, out: Any, places: Any, values: Any) -> None:
+        """Add values to entries of a vector, repeated entries included."""
         out.index_add_(0, places, values)
 
     def least_at(self, out: Any, places: Any, values: Any) -> None:
+        """Lower entries of a vector to the least of the values for them."""
         out.scatter_reduce_(0, places, values, "amin")
 
     def csr_parts(self, X: Any) -> tuple[Any, Any, Any] | None:
+        """Return values, columns and ends of rows of a CSR matrix; None for a dense one."""
         if X.layout == self.xp.strided:
             return None
         if X.layout != self.xp.sparse_csr:
@@ -192,10 +163,11 @@ class Torch(Namespace):
         return X.values(), X.col_indices(), X.crow_indices()
 
     def repeated(self, values: Any, counts: Any) -> Any:
+        """Return each value as often as its count."""
         return self.xp.repeat_interleave(values, counts)
 
 
-class Cupy(Namespace):
+class Cupy(_Arrays):
     """Arrays of cupy, and CSR matrices of cupyx."""
 
     def __init__(self, device: Any) -> None:
@@ -213,42 +185,53 @@ class Cupy(Namespace):
 
     @property
     def out_of_memory(self) -> type[Exception]:
+        """The error that the library raises if memory is short."""
         error: type[Exception] = self.xp.cuda.memory.OutOfMemoryError
         return error
 
     def free_bytes(self) -> int:
+        """Return the free memory of the device in bytes."""
         with self.device:
             return int(self.xp.cuda.runtime.memGetInfo()[0]) + int(self.xp.get_default_memory_pool().free_bytes())
 
     def dtype_of(self, array: Any) -> np.dtype[Any]:
+        """Return the type of the entries as a NumPy dtype."""
         dtype: np.dtype[Any] = np.dtype(array.dtype)
         return dtype
 
     def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """Return the array in another type; itself if it has that type."""
         return array.astype(dtype, copy=False)
 
     def take(self, array: Any, places: Any, axis: int) -> Any:
+        """Return slices of an array, copied."""
         return self.xp.take(array, places, axis=axis)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return zeros on the device."""
         with self.device:
             return self.xp.zeros(shape, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return uninitialised memory on the device."""
         with self.device:
             return self.xp.empty(shape, dtype)
 
     def counting(self, count: int) -> Any:
+        """Return 0, 1, …, count − 1."""
         with self.device:
             return self.xp.arange(count)
 
     def add_at(self, out: Any, places: Any, values: Any) -> None:
+        """Add values to entries of a vector, repeated entries included."""
         self.xp.add.at(out, places, values)
 
     def least_at(self, out: Any, places: Any, values: Any) -> None:
+        """Lower entries of a vector to the least of the values for them."""
         self.xp.minimum.at(out, places, values)
 
     def csr_parts(self, X: Any) -> tuple[Any, Any, Any] | None:
+        """Return values, columns and ends of rows of a CSR matrix; None for a dense one."""
         if isinstance(X, self.xp.ndarray):
             return None
         if X.format != "csr":
@@ -256,14 +239,19 @@ class Cupy(Namespace):
         return X.data, X.indices, X.indptr
 
     def repeated(self, values: Any, counts: Any) -> Any:
+        """Return each value as often as its count."""
         places = self.xp.zeros(int(counts.sum()), values.dtype)
         ends = self.xp.cumsum(counts)[:-1]
         self.xp.add.at(places, ends[ends < places.size], 1)
         return values[self.xp.cumsum(places)]
 
 
+#: Arrays of one library on one device.
+Namespace = Torch | Cupy
+
+
 def array_namespace(X: Any) -> Namespace | None:
-    """The library and device of an array; None where it is not on a device that this package knows."""
+    """Return the library and device of an array; None where it is not on a device that this package knows."""
     library = type(X).__module__.split(".")[0]
     if library == "torch" and hasattr(X, "layout"):
         return Torch(X.device)
@@ -307,7 +295,7 @@ def on_device(X: Any, device: Any, xp: str = "torch") -> Any:
 
 
 def _named(xp: str, device: Any) -> Namespace:
-    """The library's side of a device that exists."""
+    """Return the library's side of a device that exists."""
     if xp not in ("torch", "cupy"):
         raise InvalidInputError(f"xp must be 'torch' or 'cupy', got {xp!r}")
     if importlib.util.find_spec(xp) is None and xp not in sys.modules:

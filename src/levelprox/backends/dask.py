@@ -40,6 +40,7 @@ class Transforms:
         self.name, self.steps = name, steps
 
     def __call__(self, partition: Partition) -> Partition:
+        """Apply the transforms to a partition, one after the other."""
         return functools.reduce(lambda last, change: change(last), self.steps, partition)
 
     def __sizeof__(self) -> int:
@@ -55,7 +56,7 @@ class StoredPartition:
         self._lock = threading.Lock()
 
     def transformed(self, changes: Transforms) -> Partition:
-        """The partition after these changes."""
+        """Return the partition after these changes."""
         if not changes.steps:
             return self.partition
         with self._lock:
@@ -69,7 +70,7 @@ class StoredPartition:
         return _received, (self.partition,)
 
     def __sizeof__(self) -> int:
-        """What Dask reckons with: X, and not the few bytes of this object."""
+        """Return what Dask reckons with: X, and not the few bytes of this object."""
         partition = self.partition
         return partition.design.nbytes + sum(_nbytes(one) for one in (partition.y, partition.weight, partition.offset))
 
@@ -129,6 +130,7 @@ class DaskSource(PartitionedSource):
         return cls(executor, executor.keep(tasks), n_features, dtype, names)
 
     def total(self, work: Work[T]) -> T:
+        """Return the sum of `work` over all partitions with rows that have a weight."""
         token = uuid.uuid4().hex
         of_work = f"levelprox-work-{token}"
         graph: dict[Any, Any] = {of_work: (_brought, _Wrapped(work))}
@@ -147,6 +149,7 @@ class DaskSource(PartitionedSource):
         return total
 
     def transformed(self, change: Transform) -> Self:
+        """Return the same samples with every partition transformed where it is."""
         token = uuid.uuid4().hex
         changes = self.executor.keep_task(
             f"levelprox-change-{token}", (_extended, token, self.changes, _Wrapped(change))
@@ -179,7 +182,7 @@ def _extended(name: str, last: Transforms | None, wrapped: _Wrapped) -> Transfor
 
 
 def _done(index: int, version: str, held: StoredPartition, changes: Transforms | None, work: Any) -> Any:
-    """The work on one partition; None where no sample of it has a weight."""
+    """Return the work on one partition; None where no sample of it has a weight."""
     try:
         _check_version(version)
         partition = held.partition if changes is None else held.transformed(changes)
@@ -271,7 +274,7 @@ def _check_version(client: str) -> None:
 
 
 def _portable(index: int, error: Exception) -> ChunkError:
-    """An error that can be pickled."""
+    """Return an error that can be pickled."""
     import pickle
 
     try:

@@ -11,6 +11,7 @@ float64. Vectors over the samples are float64: they are small relative to X.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,52 +41,39 @@ class DeviceDesign:
     ----------
     X : tensor or array of shape (n, d)
         float32 or float64; dense in any order, or CSR.
-    center, scale : ndarray of shape (d,), optional
-        c and s.
-    intercept : bool, default=False
-        Whether A has a last column of ones.
     namespace : Namespace, optional
-        The library and device of X, where they are known.
-
-    Attributes
-    ----------
-    shape : (int, int)
-        Of A.
-    dtype : dtype
-        Of X.
-    namespace : Namespace
+        By default that of X.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        center: Vector | None = None,
-        scale: Vector | None = None,
-        intercept: bool = False,
-        namespace: Namespace | None = None,
-    ) -> None:
+    def __init__(self, X: Any, namespace: Namespace | None = None) -> None:
         known = array_namespace(X) if namespace is None else namespace
         if known is None:
             raise InvalidInputError(f"X must be a tensor of torch or an array of cupy, got {type(X).__name__}")
         check_shape(tuple(X.shape))
-        self.namespace, self.intercept = known, intercept
+        self.namespace = known
         self.X = X.detach() if hasattr(X, "detach") else X
         self._csr = known.csr_parts(self.X)
         self.dtype = known.dtype_of(X if self._csr is None else self._csr[0])
         if self.dtype not in (np.float32, np.float64):
             raise InvalidInputError(f"X must be of float32 or float64 on a device, got {self.dtype}")
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
-        self.shape = self.n, self.d + intercept
-        self._center = None if center is None else known.to_device(np.asarray(center, _DOUBLE))
-        self._scale = None if scale is None else known.to_device(np.asarray(scale, _DOUBLE))
+        self.shape, self.intercept = (self.n, self.d), False
+        self._center: Any = None
+        self._scale: Any = None
         self._rows: Any = None  # of the entries of a CSR matrix
         self._kept: Columns | None = None
 
     def formed(self, center: Vector | None, scale: Vector | None, intercept: bool) -> DeviceDesign:
-        """Another A of the same X."""
-        other = DeviceDesign(self.X, center, scale, intercept, self.namespace)
-        other._rows = self._rows
+        """Return (X − 1c') diag(1/s), with a last column of ones if `intercept`."""
+        other, to_device = copy.copy(self), self.namespace.to_device
+        other.shape, other.intercept, other._kept = (self.n, self.d + intercept), intercept, None
+        other._center = None if center is None else to_device(np.asarray(center, _DOUBLE))
+        other._scale = None if scale is None else to_device(np.asarray(scale, _DOUBLE))
         return other
+
+    def _zeros(self) -> Any:
+        """Return a zero for every column of X, in float64."""
+        return self.namespace.zeros((self.d,), _DOUBLE)
 
     # --- products
 
@@ -109,7 +97,7 @@ class DeviceDesign:
         return xp.concatenate([out, total.reshape((1, -1) if r.ndim == 2 else (1,))]) if self.intercept else out
 
     def columns(self, features: Features, few: bool = False) -> Columns:
-        """These columns of A, gathered; what is kept of the last ones is used again.
+        """Return these columns of A, gathered; what is kept of the last ones is used again.
 
         Where all are kept they are not copied: the others among those kept are then multiplied by 0, unless `few` says
         that a matrix over these alone is needed, and they are few.
@@ -122,7 +110,7 @@ class DeviceDesign:
             self._kept = Columns(self, features, self.gathered(features))
             return self._kept
         if np.all(shared) and (2 * features.size >= kept.features.size or not few):
-            return kept.seen_as(places)
+            return Columns(self, kept.features, kept.matrix, places)
         old = self.namespace.take(kept.matrix, self.namespace.to_device(places[shared].astype(_INDEX)), 1)
         if np.all(shared):
             return Columns(self, features, old)
@@ -130,11 +118,11 @@ class DeviceDesign:
         matrix = self.namespace.empty((self.n, features.size), self.dtype)
         matrix[:, : old.shape[1]] = old
         matrix[:, old.shape[1] :] = self.gathered(features[~shared])
-        self._kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
-        return self._kept.seen_as(self._kept.places(features))
+        self._kept = kept = Columns(self, np.concatenate([features[shared], features[~shared]]), matrix)
+        return Columns(self, kept.features, matrix, kept.places(features))
 
     def bytes_for(self, count: int) -> int:
-        """What so many gathered columns take, with a scaled copy of some of their rows."""
+        """Return the bytes of so many gathered columns, with a scaled copy of some of their rows."""
         size = self.n * count * self.dtype.itemsize
         return 2 * size + min(size, _PIECE)
 
@@ -149,9 +137,8 @@ class DeviceDesign:
             columns /= self.namespace.cast(self._scale[index], self.dtype)
         if real.size == features.size:
             return columns
-        xp, place = self.namespace.xp, int(np.flatnonzero(features >= self.d)[0])
-        ones = self.namespace.zeros((self.n, 1), self.dtype) + 1
-        return xp.concatenate([columns[:, :place], ones, columns[:, place:]], axis=1)
+        place, ones = int(np.flatnonzero(features >= self.d)[0]), self.namespace.zeros((self.n, 1), self.dtype) + 1
+        return self.namespace.xp.concatenate([columns[:, :place], ones, columns[:, place:]], axis=1)
 
     # --- CSR
 
@@ -175,7 +162,7 @@ class DeviceDesign:
 
     def _from_entries(self, r: Any) -> Any:
         by_class = r[:, None] if r.ndim == 1 else r
-        sums = [self.namespace.zeros((self.d,), _DOUBLE) for _ in range(by_class.shape[1])]
+        sums = [self._zeros() for _ in range(by_class.shape[1])]
         for values, rows, columns in self._entries():
             for k, out in enumerate(sums):
                 self.namespace.add_at(out, columns, values * by_class[:, k][rows])
@@ -199,15 +186,15 @@ class DeviceDesign:
     def column_squares(self, weight: Any) -> Any:
         """Σ s_i a_ij² of every column of A, on the device; s in float64, there too. One pass over X."""
         xp, cast = self.namespace.xp, self.namespace.cast
-        center = self.namespace.zeros((self.d,), _DOUBLE) if self._center is None else self._center
-        scale = self.namespace.zeros((self.d,), _DOUBLE) + 1 if self._scale is None else self._scale
-        squares, total = self.namespace.zeros((self.d,), _DOUBLE), weight.sum()
+        center = self._zeros() if self._center is None else self._center
+        scale = self._zeros() + 1 if self._scale is None else self._scale
+        squares, total = self._zeros(), weight.sum()
         if self._csr is None:
-            for rows in self._blocks(self._measured_at_once):
+            for rows in self._blocks(max(1, _MEASURED // (8 * self.d))):
                 off = (cast(self.X[rows], _DOUBLE) - center) / scale
                 squares = squares + xp.matmul(weight[rows], off * off)
         else:
-            held = self.namespace.zeros((self.d,), _DOUBLE)
+            held = self._zeros()
             for values, rows, columns in self._entries():
                 off = (values - center[columns]) / scale[columns]
                 self.namespace.add_at(squares, columns, weight[rows] * off * off)
@@ -216,38 +203,32 @@ class DeviceDesign:
         return xp.concatenate([squares, total.reshape(1)]) if self.intercept else squares
 
     def typical_squares(self, weight: Any) -> Any:
-        """The same in units of Σ s, for dense X of some rows as far from one another as can be: no pass over X."""
+        """Return the same in units of Σ s; for dense X from evenly spaced rows, without a pass over X."""
         step = max(self.n // _TYPICAL, 1) if self._csr is None else 1
         if step == 1:
             return self.column_squares(weight) / weight.sum()
-        some = DeviceDesign(self.X[::step], intercept=self.intercept, namespace=self.namespace)
-        some._center, some._scale = self._center, self._scale
+        some = copy.copy(self)
+        some.X, some.n = self.X[::step], -(-self.n // step)
         seen = weight[::step] + 0
         return some.column_squares(seen) / self.namespace.xp.where(seen.sum() > 0, seen.sum(), 1.0)
 
-    @property
-    def _measured_at_once(self) -> int:
-        return max(1, _MEASURED // (8 * self.d))
-
     def moments(self, weight: Any) -> Moments:
         """Mean, deviation, least and largest entry of every column of X itself; as `moments.py` measures them."""
-        counts = weight > 0
-        total = weight.sum()
         measure = self._dense_moments if self._csr is None else self._csr_moments
-        return Moments(*(self.namespace.to_host(one) for one in measure(weight, counts, total)))
+        return Moments(*(self.namespace.to_host(one) for one in measure(weight, weight > 0, weight.sum())))
 
     def _dense_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, cast = self.namespace.xp, self.namespace.cast
-        sums = self.namespace.zeros((self.d,), _DOUBLE)
+        sums = self._zeros()
         low, high = sums + np.inf, sums - np.inf
-        for rows in self._blocks(self._measured_at_once):
+        for rows in self._blocks(max(1, _MEASURED // (8 * self.d))):
             block, counted = cast(self.X[rows], _DOUBLE), counts[rows, None]
             sums = sums + xp.matmul(weight[rows], block)
             low = xp.minimum(low, xp.amin(xp.where(counted, block, np.inf), axis=0))
             high = xp.maximum(high, xp.amax(xp.where(counted, block, -np.inf), axis=0))
         mean, unit = _middle_and_unit(xp, sums / total, low, high)
-        first, second = self.namespace.zeros((self.d,), _DOUBLE), self.namespace.zeros((self.d,), _DOUBLE)
-        for rows in self._blocks(self._measured_at_once):
+        first, second = self._zeros(), self._zeros()
+        for rows in self._blocks(max(1, _MEASURED // (8 * self.d))):
             off = (cast(self.X[rows], _DOUBLE) - mean) / unit
             first = first + xp.matmul(weight[rows], off)
             second = second + xp.matmul(weight[rows], off * off)
@@ -255,7 +236,7 @@ class DeviceDesign:
 
     def _csr_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, add_at, least_at = self.namespace.xp, self.namespace.add_at, self.namespace.least_at
-        zeros = self.namespace.zeros((self.d,), _DOUBLE)
+        zeros = self._zeros()
         sums, held, stored, low, lowest = zeros + 0, zeros + 0, zeros + 0, zeros + np.inf, zeros + np.inf
         for values, rows, columns in self._entries():
             counted = counts[rows]
@@ -330,10 +311,6 @@ class Columns:
         self.order = np.arange(features.size) if order is None else order
         self.namespace, self.n = design.namespace, design.n
 
-    def seen_as(self, order: Features) -> Columns:
-        """The same matrix for another question."""
-        return Columns(self.design, self.features, self.matrix, order)
-
     def places(self, features: Features) -> Features:
         """Where these are in the matrix; −1 where they are not."""
         sorter = np.argsort(self.features, kind="stable")
@@ -342,7 +319,7 @@ class Columns:
         return np.where(self.features[found] == features, found, -1) if self.features.size else found - 1
 
     def matvec(self, x: Matrix) -> Any:
-        """A x in float64, of shape (n, m), for x of shape (features, m) on the host.
+        """Return A x in float64, of shape (n, m), for x of shape (features, m) on the host.
 
         Coordinates have all their digits where X is float32: they are sent in two parts, large and small.
         """
@@ -363,7 +340,7 @@ class Columns:
         return self._summed(self.matrix, self.namespace.cast(r, self.design.dtype))
 
     def gram(self, D: Any) -> Any:
-        """A' diag(D) A in float64, over all columns of the matrix; D of shape (n,) in float64, of either sign."""
+        """Return A' diag(D) A in float64, over all columns of the matrix; D of shape (n,), of either sign."""
         D = self.namespace.cast(D, self.design.dtype)[:, None]
         return self._in_pieces(lambda rows: self._symmetric(self.matrix[rows], self.matrix[rows] * D[rows]))
 
@@ -378,12 +355,12 @@ class Columns:
         return xp.triu(out) + xp.triu(out, 1).T
 
     def squares(self, D: Any) -> Any:
-        """The diagonal of that matrix, of shape (k, 1)."""
+        """Return the diagonal of that matrix, of shape (k, 1)."""
         D = self.namespace.cast(D, self.design.dtype)[:, None]
         return self._in_pieces(lambda rows: self._summed(self.matrix[rows] * self.matrix[rows], D[rows]))
 
     def _in_pieces(self, part: Any) -> Any:
-        """Sums over rows of which a copy is made, not too many at a time."""
+        """Return sums over rows of which a copy is made, not too many at a time."""
         width = max(self.matrix.shape[1] * self.design.dtype.itemsize, 1)
         size = max(_ADDED, _PIECE // width)
         out = part(slice(0, size))

@@ -55,6 +55,7 @@ class DeviceSource(DataSource):
         return self.namespace.transfers
 
     def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        """Return what must be known before there is a model; X and y are checked on the way."""
         self.design.check_finite()
         weight = self.weights
         d, one = self.n_features, np.zeros(1)
@@ -76,26 +77,30 @@ class DeviceSource(DataSource):
         return Statistics(self.design.n, self.total, moments, classes, class_weights, of_y, largest)
 
     def spread(self, total: float) -> float:
+        """Return Σ s |y − median| / Σ s."""
         y, weight = self.numbers(self.y), self.weights
         middle = weighted_median(self.namespace, y, weight)
         return self._number((weight * self.namespace.xp.abs(y - middle)).sum()) / total
 
     def model(self, form: Form) -> DeviceModel:
+        """Return ψ of these samples."""
         from levelprox.backends.gpu import DeviceModel
 
         return DeviceModel(self, form)
 
     def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        """Return the same samples, their weights multiplied by a factor for their class."""
         own = self.namespace.to_device(np.asarray(factors, np.float64))
         return self._weighing(self.weights * own[self.codes_of_counted(classes)])
 
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        """Return the samples of one fold, or all others: those of a weight of 0 do not count."""
         order = np.random.default_rng([seed, 0]).permutation(self.design.n)
         counts = self.namespace.to_device((order % folds == fold) == held_out)
         return self._weighing(self.namespace.xp.where(counts, self.weights, 0.0))
 
     def _weighing(self, weight: Any) -> Self:
-        """The same samples with other weights."""
+        """Return the same samples with other weights."""
         other = copy.copy(self)
         other.weight, other.total = weight, self._number(weight.sum())
         return other
@@ -106,7 +111,7 @@ class DeviceSource(DataSource):
         return self.namespace.zeros((self.design.n,), _DOUBLE) + 1 if self.weight is None else self.weight
 
     def numbers(self, values: Any) -> Any:
-        """A vector of the host or of the device, on the device and in float64."""
+        """Return a vector of the host or of the device, on the device and in float64."""
         if self._is_here(values):
             return self.namespace.cast(values, _DOUBLE)
         return self.namespace.to_device(np.asarray(values, np.float64))
@@ -127,7 +132,7 @@ class DeviceSource(DataSource):
         return y
 
     def codes(self, classes: NDArray[Any]) -> Any:
-        """The place of every label among the classes, on the device."""
+        """Return the place of every label among the classes, on the device."""
         if not self._is_here(self.y):
             places = np.minimum(np.searchsorted(classes, self.y), classes.size - 1)
             unknown = np.flatnonzero(classes[places] != self.y)

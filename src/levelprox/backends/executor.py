@@ -1,4 +1,4 @@
-"""Who does the tasks of a graph: the workers of a Dask cluster, or threads of this process.
+"""Executors of the tasks of a graph: the workers of a Dask cluster, or threads of this process.
 
 Tasks are pure, none is bound to a worker, and none holds data that could not be made again: what is lost with a worker
 is computed once more by another. An executor waits as long as workers are active, and no longer.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -41,26 +40,11 @@ def chunk_error(chunk: int, reason: BaseException) -> LevelproxError:
     return error
 
 
-class Executor(ABC):
-    """Those who do tasks. What they keep stands for itself among the arguments of later tasks."""
-
-    @abstractmethod
-    def keep(self, collections: Sequence[Any]) -> list[Any]:
-        """Begin to compute each, and keep it where it was computed for as long as the answer is held here."""
-
-    @abstractmethod
-    def keep_task(self, key: str, task: Any) -> Any:
-        """The same for one task."""
-
-    @abstractmethod
-    def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
-        """The value of one key of the graph, computed from these chunks among others."""
-
-
-class Threads(Executor):
-    """Work in this process, on the threads of Dask's local scheduler."""
+class Threads:
+    """Threads of this process, run by the local scheduler of Dask."""
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
+        """Compute each collection, and keep it where it was computed for as long as the result is held here."""
         from dask.base import compute
 
         try:
@@ -70,11 +54,13 @@ class Threads(Executor):
             raise explained from explained.__cause__
 
     def keep_task(self, key: str, task: Any) -> Any:
+        """Compute one task, and keep its result where it was computed."""
         import dask.threaded
 
         return dask.threaded.get({key: task}, key)
 
     def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
+        """Return the value of one key of the graph, computed from these chunks among others."""
         import dask.threaded
 
         try:
@@ -87,7 +73,7 @@ class Threads(Executor):
         return "threads"
 
 
-class Cluster(Executor):
+class Cluster:
     """The workers of a Dask cluster.
 
     Parameters
@@ -97,7 +83,7 @@ class Cluster(Executor):
     Attributes
     ----------
     patience : float
-        Seconds that a scheduler may be silent, or that there may be no worker at work, before it is an error.
+        Seconds without an answer of the scheduler, or without an active worker, after which an error is raised.
     """
 
     patience = 30.0
@@ -109,6 +95,7 @@ class Cluster(Executor):
         self._check_connected()
 
     def keep(self, collections: Sequence[Any]) -> list[Any]:
+        """Compute each collection, and keep it where it was computed for as long as the result is held here."""
         from distributed import futures_of
 
         self._check_connected()
@@ -117,25 +104,27 @@ class Cluster(Executor):
         return [futures_of(one)[0] for one in kept]  # type: ignore[no-untyped-call]
 
     def keep_task(self, key: str, task: Any) -> Any:
+        """Compute one task, and keep its result where it was computed."""
         self._check_connected()
         with _large_graphs():
             return self.client.get({key: task}, key, sync=False)
 
     def result(self, graph: Graph, key: Any, chunks: Sequence[Any]) -> Any:
+        """Return the value of one key of the graph, computed from these chunks among others."""
         self._check_connected()
-        with self.client.as_current():  # Dask waits by the current client, whosever the future is
+        with self.client.as_current():  # Dask waits by the current client, whichever client the future is of
             future = self.client.get(graph, key, sync=False)
             try:
                 return self._awaited(future, chunks)
             finally:
-                future.release()  # cancels the rest after Ctrl-C
+                future.release()  # after Ctrl-C, the rest is not computed
 
     def _awaited(self, future: Any, chunks: Sequence[Any]) -> Any:
         from concurrent.futures import CancelledError
 
         from distributed import wait
 
-        watch = _Watch(self.client, self.patience)
+        answered = active = time.monotonic()  # the scheduler's last answer, and the last time a worker was active
         while True:
             try:
                 wait([future], timeout=_POLL_SECONDS)  # type: ignore[no-untyped-call]
@@ -143,11 +132,31 @@ class Cluster(Executor):
             except TimeoutError as error:
                 if future.status == "error":  # the task's own
                     self._explain(error, chunks)
-                watch.look()
+                answered, active = self._check_active(answered, active)
             except CancelledError as error:
                 self._explain_loss(error, chunks)
             except Exception as error:
                 self._explain(error, chunks)
+
+    def _check_active(self, answered: float, active: float) -> tuple[float, float]:
+        """Return when the scheduler last answered and a worker was last active; raise if that is too long ago."""
+        try:
+            known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
+        except (TimeoutError, OSError):
+            if self.client.status != "running" or time.monotonic() - answered > self.patience:
+                raise BackendError(
+                    f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
+                ) from None
+            return answered, active
+        now, workers = time.monotonic(), known["workers"].values()
+        if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
+            return now, now
+        if now - active > self.patience:
+            what = (
+                f"all {len(workers)} workers have paused, their memory being full" if workers else "no worker is left"
+            )
+            raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
+        return now, active
 
     def _explain(self, error: Exception, chunks: Sequence[Any]) -> NoReturn:
         """Say what went wrong, and with which chunk."""
@@ -190,36 +199,12 @@ class Cluster(Executor):
         return f"cluster at {_address(self.client)}"
 
 
-class _Watch:
-    """Check whether workers are still active."""
-
-    def __init__(self, client: Any, patience: float) -> None:
-        self.client, self.patience = client, patience
-        self.heard = self.at_work = time.monotonic()
-
-    def look(self) -> None:
-        """Raise an error if no worker has been active for too long."""
-        try:
-            known = self.client.sync(self.client.scheduler.identity, callback_timeout=self.patience / 4)
-        except (TimeoutError, OSError):
-            if self.client.status != "running" or time.monotonic() - self.heard > self.patience:
-                raise BackendError(
-                    f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
-                ) from None
-            return
-        self.heard = time.monotonic()
-        workers = known["workers"].values()
-        if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
-            self.at_work = self.heard
-        elif self.heard - self.at_work > self.patience:
-            what = (
-                f"all {len(workers)} workers have paused, their memory being full" if workers else "no worker is left"
-            )
-            raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
+#: Results that an executor keeps stand for themselves among the arguments of later tasks.
+Executor = Threads | Cluster
 
 
 def executor_for(client: Any = None) -> Executor:
-    """The cluster of this client, else of the current one, else the threads of this process."""
+    """Return the cluster of this client, else of the current one, else the threads of this process."""
     if client is not None:
         return Cluster(client)
     if "distributed" in sys.modules:  # else there is no client
@@ -231,7 +216,7 @@ def executor_for(client: Any = None) -> Executor:
 
 
 def _large_graphs() -> Any:
-    """Targets and scales are large on purpose, and travel once: no warning."""
+    """Suppress the warning about large graphs: targets and scales are large, and are sent once."""
     import dask
 
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})

@@ -56,10 +56,12 @@ class DeviceModel(RemoteObjective):
 
     @property
     def traffic(self) -> Traffic:
+        """Rounds and bytes so far, of this model and all its restrictions."""
         convex = self._facts.get("convex start")
         return self.shared.traffic if convex is None else self.shared.traffic + convex.traffic
 
     def partial_sums(self, query: Query) -> PartialSums:
+        """Return means over all samples, Σ s_i … / Σ s."""
         needed = self.design.bytes_for(query.features.size)
         with self.namespace.within_memory(f"a query of {query.features.size} features", needed):
             return self._evaluated(query)
@@ -92,13 +94,14 @@ class DeviceModel(RemoteObjective):
         return self._read(query, columns, back.opened(1 / self.losses.total), bool(trials))
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        """Return the decrease of leave-one-out losses between two fits, as `Model.left_out_fall`; one round."""
         with self.namespace.within_memory("leave-one-out losses", self.design.bytes_for(self.features.size)):
             fall = self._left_out(before, unit) - self._left_out(after, unit)
             sums = [self.losses.weighted(fall).sum(), self.losses.weighted(fall * fall).sum()]
             return self.namespace.to_host(self.namespace.xp.stack(sums)) / self.losses.total
 
     def _left_out(self, fit: Point, unit: float) -> Any:
-        """The loss of every sample under a fit without it, as `Model.left_out_losses`."""
+        """Return the loss of every sample under a fit without it, as `Model.left_out_losses`."""
         xp, n, K, softmax = self.namespace.xp, self.design.n, self.width, self.only_contrasts
         columns = self.design.columns(self.features, few=True)
         z = columns.matvec(fit.x.reshape(-1, K))
@@ -162,6 +165,7 @@ class DeviceModel(RemoteObjective):
 
     @property
     def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
         return self.design.n * self.width
 
     @property
@@ -174,11 +178,13 @@ class DeviceModel(RemoteObjective):
 
     @property
     def column_squares(self) -> Vector:
+        """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
         whole = self._once("squares on the host", lambda: self.namespace.to_host(self._whole_squares))
         return np.asarray(whole[self.features], np.float64)
 
     @property
     def column_means(self) -> Vector:
+        """Σ s_i a_ij / Σ s of every feature that this is a function of."""
         weights, total = self.samples.weights, self.samples.total
         whole = self._once("means", lambda: self.namespace.to_host(self.design.rmatvec(weights) / total))
         return np.asarray(whole[self.features], np.float64)
@@ -190,16 +196,17 @@ class DeviceModel(RemoteObjective):
 
     @property
     def square_sums(self) -> SquareSums:
+        """Sums over those entries of `column_squares` that are positive."""
         return self._sums("squares", self._whole_squares)
 
     def _once(self, name: str, made: Callable[[], Any]) -> Any:
-        """A quantity of all features, computed at first use."""
+        """Return a quantity of all features, computed at first use."""
         if name not in self._facts:
             self._facts[name] = made()
         return self._facts[name]
 
     def _sums(self, name: str, whole: Any) -> SquareSums:
-        """The entries of a vector on the device for the features of this restriction."""
+        """Return the entries of a vector on the device for the features of this restriction."""
         if name not in self._own:
             part = whole
             if self.features.size < self.n_all:
@@ -218,6 +225,7 @@ class DeviceModel(RemoteObjective):
         return self._own[name]
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
+        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
         part = super().restrict(W)
         part._own = {}
         return part

@@ -52,6 +52,7 @@ class SetForm:
     form: Form
 
     def __call__(self, partition: Partition) -> Partition:
+        """Return the result for one partition."""
         return Partition(partition.index, partition.design, partition.y, partition.weight, partition.offset, self.form)
 
 
@@ -63,6 +64,7 @@ class ScaleWeights:
     factors: Vector
 
     def __call__(self, partition: Partition) -> Partition:
+        """Return the result for one partition."""
         assert partition.y is not None
         return partition.weighing(self.factors[np.searchsorted(self.classes, partition.y)] * partition.weights)
 
@@ -77,6 +79,7 @@ class SelectFold:
     held_out: bool
 
     def __call__(self, partition: Partition) -> Partition:
+        """Return the result for one partition."""
         order = np.random.default_rng([self.seed, partition.index]).permutation(partition.design.shape[0])
         order += partition.index  # else rows of chunks with fewer rows than folds would all be in the first ones
         counts = (order % self.folds == self.fold) == self.held_out
@@ -254,6 +257,7 @@ class ComputeStatistics:
     with_moments: bool = True
 
     def __call__(self, partition: Partition) -> Statistics:
+        """Return the result for one partition."""
         design, y = partition.design, partition.y
         assert y is not None
         numbers = np.zeros(1)

@@ -45,6 +45,7 @@ class Evaluation:
     query: Query
 
     def __call__(self, partition: Partition) -> PartialSums:
+        """Return the sums over one partition."""
         query, part = self.query, partition.part(self.query.features)
         moves = [part.margins(x) for x in query.points]
         if query.step is not None:
@@ -143,18 +144,23 @@ class PartitionedSource(DataSource):
         """Return the same samples with every partition transformed where it is."""
 
     def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        """Return what must be known before there is a model; X and y are checked on the way."""
         return self.total(ComputeStatistics(loss, labels, with_moments))
 
     def spread(self, total: float) -> float:
+        """Return Σ s |y − median| / Σ s."""
         return self.total(partial(spread_about, middle=median(self, total))) / total
 
     def model(self, form: Form) -> PartitionedModel:
+        """Return ψ of these samples."""
         return PartitionedModel(self, form)
 
     def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        """Return the same samples, their weights multiplied by a factor for their class."""
         return self.transformed(ScaleWeights(classes, factors))
 
     def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        """Return the samples of one fold, or all others: those of a weight of 0 do not count."""
         return self.transformed(SelectFold(fold, folds, seed, held_out))
 
 
@@ -195,9 +201,11 @@ class PartitionedModel(RemoteObjective):
 
     @property
     def traffic(self) -> Traffic:
+        """Rounds and bytes so far, of this model and all its restrictions."""
         return sum((convex.traffic for convex in self._convex), self.shared.traffic)
 
     def partial_sums(self, query: Query) -> PartialSums:
+        """Return means over all samples, Σ s_i … / Σ s."""
         return self.source.total(Evaluation(query)).times(1 / self.summary.total)
 
     def _accuracy(self, features: Features, x: Matrix) -> float:
@@ -212,29 +220,35 @@ class PartitionedModel(RemoteObjective):
 
     @property
     def square_sums(self) -> SquareSums:
+        """Sums over those entries of `column_squares` that are positive."""
         squares = self.column_squares
         positive = squares[squares > 0]
         low, high = (float(positive.min()), float(positive.max())) if positive.size else (1.0, 1.0)
         return SquareSums(float(positive.size), float(squares.sum()), low, high)
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
+        """Return the decrease of leave-one-out losses between two fits, as `Model.left_out_fall`; one round."""
         fits, total = (before, after), self.summary.total
         return self.source.total(partial(_left_out_fall, features=self.features, fits=fits, unit=unit, total=total))
 
     @property
     def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
         return self.summary.count * self.width
 
     @property
     def column_squares(self) -> Vector:
+        """Σ s_i a_ij² / Σ s of every feature that this is a function of."""
         return self.summary.squares[self.features] / self.summary.total
 
     @property
     def column_means(self) -> Vector:
+        """Σ s_i a_ij / Σ s of every feature that this is a function of."""
         return self.summary.sums[self.features] / self.summary.total
 
     @property
     def curvature(self) -> float:
+        """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
         squares = self.column_squares
         squares = squares[squares > 0]
         if not squares.size:

@@ -88,7 +88,7 @@ class PartialSums:
         return PartialSums(cast(Vector, values), *others)
 
     def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
-        """The same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
+        """Return the same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
         width = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
         held = np.repeat(strength[query.features], width)
         first = query.points[0]
@@ -109,12 +109,13 @@ class PartialSums:
         return PartialSums(values, gradient, hessian, diagonal, product)
 
     def times(self, factor: float) -> PartialSums:
-        """The same sums in another unit."""
+        """Return the same sums in another unit."""
         values, *others = (None if one is None else factor * one for one in self.parts)
         return PartialSums(cast(Vector, values), *others)
 
     @property
     def parts(self) -> tuple[Vector | None, ...]:
+        """All sums, in the order of the fields; None for those that were not requested."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
     @property
@@ -158,6 +159,7 @@ class Traffic:
         return Traffic(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def and_round(self, query: Query, answer: PartialSums) -> Traffic:
+        """Return the traffic with that of one more round."""
         full = self.full_gradients + (query.gradient == "everywhere")
         return Traffic(self.rounds + 1, full, self.bytes_out + query.nbytes, self.bytes_back + answer.nbytes)
 

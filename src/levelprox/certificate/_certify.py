@@ -133,7 +133,7 @@ class Certificate:
         return 0.0 if self.near_delta is None else self.near_delta
 
     def as_dict(self) -> dict[str, Any]:
-        """Every figure, for JSON."""
+        """Return every figure, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ def certify(
     hint: Vector | None = None,
     seconds: float = math.inf,
 ) -> Certificate:
-    """The certificate of any point, computed from (problem, x) alone.
+    """Return the certificate of any point, computed from (problem, x) alone.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def certify(
 def _first_order(
     problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, hint: Vector | None, seconds: float
 ) -> tuple[Certificate, Vector, Vector | None]:
-    """The residuals at x with the best subgradient, that subgradient, and the slopes of the samples that make it."""
+    """Return the residuals at x with the best subgradient, that subgradient, and the slopes of its samples."""
     objective = problem.objective
     subgradients = objective.subgradients(x, hint)
     if subgradients is None:
@@ -232,7 +232,7 @@ def _first_order(
 def assemble(
     problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit, *, bounded: bool = True
 ) -> Certificate:
-    """The certificate from ψ and a (sub)gradient at x that are already known; without the possible gain.
+    """Return the certificate from ψ and a (sub)gradient at x that are already known; without the possible gain.
 
     Without `bounded` the bound on the multiplier is inf: it may need many passes over the data.
 
@@ -298,7 +298,7 @@ def assemble(
 
 
 def not_examined(problem: Problem, x: Vector, psi: float) -> Certificate:
-    """The certificate of a feasible point of which ψ alone is known: there was no time for a gradient.
+    """Return the certificate of a feasible point of which ψ alone is known: there was no time for a gradient.
 
     Parameters
     ----------
@@ -346,12 +346,12 @@ def not_examined(problem: Problem, x: Vector, psi: float) -> Certificate:
 
 
 def _relative(excess: float, whole: float) -> float:
-    """By how much something is exceeded, as a part of it; 0 where it is not."""
+    """Return by how much something is exceeded, as a part of it; 0 where it is not."""
     return max(excess, 0.0) / whole if whole > 0 else float(excess > 0)
 
 
 def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:
-    """Y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
+    """Return y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
     support, t = residual.support, residual.t
     spent = problem.constraint.slope(t) * t
     if problem.weights is not None:

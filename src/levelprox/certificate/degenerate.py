@@ -26,7 +26,7 @@ _MOST = 100_000  # a level above so many units has a sum within half a unit, nea
 
 
 def cell(constraint: Constraint, alpha: ArrayLike) -> tuple[Double, Double]:
-    """β and the rest α − β·cap in [0, cap), β the largest whole number; (0, α) without a cap.
+    """Return β and the rest α − β·cap in [0, cap), β the largest whole number; (0, α) without a cap.
 
     The cap and a level of so many caps are both rounded: an α within a few last digits of a whole number of caps is
     one, and has rest 0.
@@ -42,7 +42,7 @@ def cell(constraint: Constraint, alpha: ArrayLike) -> tuple[Double, Double]:
 
 
 def counted_weights(weights: ArrayLike) -> Double:
-    """The weights that are not 0, checked."""
+    """Return the weights that are not 0, checked."""
     omega = np.asarray(weights, dtype=np.float64).ravel()
     if not np.all((omega >= 0) & np.isfinite(omega)):
         raise InvalidInputError("weights must be in [0, inf)")
@@ -151,7 +151,7 @@ def degenerate_level(problem: Problem) -> tuple[float | None, float, str]:
 
 
 def _nearest_sum(multiplicity: NDArray[np.intp], target: float) -> int:
-    """The sum of some of the numbers that is nearest to the target; `multiplicity[n]` times the number n is there."""
+    """Return the sum of some of the numbers that is nearest to the target; n is there `multiplicity[n]` times."""
     total = int(multiplicity @ np.arange(multiplicity.size))
     if target >= total:
         return total

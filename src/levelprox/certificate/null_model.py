@@ -55,7 +55,7 @@ class NullFit:
         return not math.isnan(self.scale)
 
     def reported(self, objective: Objective, x: Vector, psi: float) -> float:
-        """ψ(x) as it is reported, where `psi` was computed for it: right to 1e-9 of what the null fit leaves.
+        """Return ψ(x) as it is reported, where `psi` was computed for it: right to 1e-9 of what the null fit leaves.
 
         The terms of a margin may be far larger than their sum, as those of a column with a large mean and an intercept.
         """
@@ -64,7 +64,7 @@ class NullFit:
 
 
 def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> NullFit:
-    """The null fit under the time limit of this thread.
+    """Return the null fit under the time limit of this thread.
 
     It takes several passes over the data. Where the limit or Ctrl-C leaves no time for them, the result is the origin,
     or the first guess of an intercept, with ψ there, which needs no pass; its gradient and scale are not known
@@ -90,7 +90,7 @@ def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> Null
 
 
 def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:
-    """The first guess of the intercept, 0 for all other coordinates; not more than ψ is known there."""
+    """Return the first guess of the intercept, 0 for all other coordinates; not more than ψ is known there."""
     x, ones = np.zeros(problem.dimension), objective.unpenalized
     if not ones.size:
         return NullFit(x, objective.value_of(objective.origin), None, math.nan)
@@ -101,7 +101,7 @@ def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:
 
 
 def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector | None = None) -> NullFit:
-    """The origin, with fitted unpenalized features; scales are measured there.
+    """Return the origin, with fitted unpenalized features; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
     loss attains no minimum, as sigmoid: an intercept then gains without bound, towards where all gradients vanish.
@@ -136,7 +136,7 @@ def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector 
 
 
 def _scale_of_a_fit(problem: FeatureProblem, x: Vector, left: float, at_origin: float) -> float:
-    """The scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
+    """Return the scale where so little of the gradient at the origin is left at the null fit x that it may be rounding.
 
     Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
     a parabola with the curvature of ψ at x would have there, ‖∇ψ((1−t)x)‖/t with small t, then takes its place;
@@ -151,7 +151,7 @@ def _scale_of_a_fit(problem: FeatureProblem, x: Vector, left: float, at_origin: 
 
 
 def _size(problem: FeatureProblem, gradient: Vector, counted: bool = False) -> float:
-    """The largest entry of a gradient in units of its columns: of all features, or of those that count."""
+    """Return the largest entry of a gradient in units of its columns: of all features, or of those that count."""
     scale = problem.objective.feature_scale
     sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.width))
     if counted:
@@ -160,7 +160,7 @@ def _size(problem: FeatureProblem, gradient: Vector, counted: bool = False) -> f
 
 
 def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -> Vector:
-    """The minimiser of ψ alone, by way of its convex start where it has one, and only that where ψ may have none."""
+    """Return the minimiser of ψ alone, from its convex start if there is one; that start if ψ may have none."""
     convex, deadline = objective.convex_start, time.monotonic() + seconds
     x = objective.first_guess()
     if convex is not None:
@@ -171,7 +171,7 @@ def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -
 
 
 def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
-    """The minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
+    """Return the minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
     from scipy import optimize  # a tenth of a second to import, and only unpenalized coordinates need it
 
     bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
@@ -207,7 +207,7 @@ def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray
 
 
 def _working_units(objective: Objective) -> Vector:
-    """Sizes of columns, one for each coordinate; 1 for the largest."""
+    """Return sizes of columns, one for each coordinate; 1 for the largest."""
     scale = objective.feature_scale
     if scale is None or not scale.magnitude.size:
         return np.ones(objective.dimension)
@@ -215,7 +215,7 @@ def _working_units(objective: Objective) -> Vector:
 
 
 def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, float]:
-    """Newton steps from where a quasi-Newton method left off, for as long as they still gain a part of ψ that shows.
+    """Return the point after Newton steps from x, as long as they lower ψ by more than its rounding.
 
     Where targets are of the order of 1e250, or of 1e-40, the fit is hundreds of units away, and steps scaled by the
     gradient at the origin never get there. Also: which part of the gradient is left, none where no step would show.

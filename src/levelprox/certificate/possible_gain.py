@@ -63,7 +63,7 @@ def possible_gain(
     slopes: Vector | None = None,
     seconds: float = math.inf,
 ) -> float | None:
-    """An upper bound of ψ(x) − ψ(x + d) over feasible moves d near x.
+    """Return an upper bound of ψ(x) − ψ(x + d) over feasible moves d near x.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def possible_gain(
 
 
 def _rounding(problem: Problem, x: Vector, psi: float) -> float:
-    """By how much ψ(x) may be off as computed: the rounding of margins counts with the slopes of their losses."""
+    """Return the rounding error of ψ(x): that of margins counts with the slopes of their losses."""
     objective = problem.objective
     if isinstance(objective, LinearModel):
         terms = _terms(objective, x)
@@ -116,7 +116,7 @@ def _rounding(problem: Problem, x: Vector, psi: float) -> float:
 
 
 def _terms(model: LinearModel, x: Vector) -> float:
-    """The terms that margins are summed from, with the slopes of their losses."""
+    """Return the terms that margins are summed from, with the slopes of their losses."""
     slopes = np.abs(model.slope_of(model.margins(x)))
     return float(np.sum(slopes * model.margin_magnitudes(x)))
 
@@ -139,7 +139,7 @@ class _Model:
         self.curvatures = self._curvatures()
 
     def _curvatures(self) -> Vector:
-        """An upper bound of the curvature of ψ along every feature, or about that."""
+        """Return an upper bound of the curvature of ψ along every feature, or about that."""
         scale, curvature = self.objective.feature_scale, self.objective.curvature
         if isinstance(self.objective, LinearModel) and not math.isfinite(self.objective.loss.smoothness):
             model = self.objective
@@ -153,7 +153,7 @@ class _Model:
         return np.asarray(curvatures if ridge is None else curvatures + ridge.curvatures())
 
     def bound(self) -> float:
-        """ys + ½ρ'M⁻¹ρ with all features that may move; inf where that is not found."""
+        """Return ys + ½ρ'M⁻¹ρ with all features that may move; inf where that is not found."""
         held = np.zeros(self.problem.n_features, np.bool_)
         if self.problem.width == 1:
             held = self.problem.must_be_nonnegative() & (self.x == 0) & (self.margin >= 0)
@@ -172,7 +172,7 @@ class _Model:
         return math.inf
 
     def _over(self, F: Features) -> float:
-        """½ρ'M⁻¹ρ over some features; inf where M is not positive definite, or takes too long."""
+        """Return ½ρ'M⁻¹ρ over some features; inf where M is not positive definite, or takes too long."""
         problem, places = self.problem, self.problem.coordinates(F)
         rho = self._residuals(F)
         if not np.any(rho):
@@ -207,7 +207,7 @@ class _Model:
         return math.inf
 
     def _is_time_for(self, work: float) -> bool:
-        """Whether there is time for so many multiplications."""
+        """Return whether there is time for so many multiplications."""
         return work / self.speed <= self.deadline - time.monotonic()
 
     def _inverse_square(self, matrix: Vector, force: Vector, error: Vector) -> float:
@@ -216,7 +216,7 @@ class _Model:
         return _inverse_square(matrix, force, error, decompose)
 
     def _residuals(self, F: Features) -> Vector:
-        """ρ over some features: 0 at zeros that stay there."""
+        """Return ρ over some features: 0 at zeros that stay there."""
         problem, part = self.problem, LevelPart(self.problem, self.x, F)
         shape = (-1, problem.width)
         rho = self.gradient[problem.coordinates(F)].reshape(shape) + self.y * part.slopes.reshape(shape)
@@ -226,7 +226,7 @@ class _Model:
         return np.asarray((left[:, None] * rho).ravel())
 
     def _half_square(self, part: LevelPart, hessian: Vector, rho: Vector) -> float:
-        """½ρ'M⁻¹ρ with M = H + y∇²g; along the level alone where M bends down across it."""
+        """Return ½ρ'M⁻¹ρ with M = H + y∇²g; along the level alone where M bends down across it."""
         diagonal = np.diagonal(hessian)
         if not np.all(np.isfinite(hessian)) or np.any((diagonal <= 0) & (rho != 0)):
             return math.inf
@@ -244,7 +244,7 @@ class _Model:
         return 2 * across * self.slack + along / 2 if across < self.y else math.inf
 
     def _is_binding(self, part: LevelPart, diagonal: Vector) -> bool:
-        """Whether the slack would take no feature far whose price falls faster than ψ bends."""
+        """Return whether the slack would take no feature far whose price falls faster than ψ bends."""
         problem = self.problem
         bends = self.y * part.weights * problem.constraint.curvature(part.t)
         falling = bends > diagonal.reshape(-1, problem.width).min(axis=1) / 2
@@ -260,7 +260,7 @@ def _is_parabola(objective: Curved) -> bool:
 
 
 def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: Vector, reach: float) -> Vector:
-    """The Hessian with no more curvature of any sample than it has wherever ½d'Hd ≤ `reach`."""
+    """Return the Hessian with no more curvature of any sample than it has wherever ½d'Hd ≤ `reach`."""
     with np.errstate(divide="ignore", over="ignore"):
         step = np.where(bend > 0, np.sqrt(2 * reach / (_KEPT * np.abs(bend))), 0.0)
     ends = [model.bend_of(np.nan_to_num(model.of_samples(margins) + side * step), False) for side in (1.0, -1.0)]
@@ -273,7 +273,7 @@ def _least_hessian(model: LinearModel, margins: Vector, bend: Vector, hessian: V
 
 
 def _reflected(normal: Vector, *rows: Vector) -> list[Vector]:
-    """Vectors, or rows of a matrix, after the reflection that takes `normal` to a multiple of the first unit vector."""
+    """Return vectors, or rows of a matrix, after the reflection that maps `normal` to the first axis."""
     mirror = normal / _length(normal)
     mirror[0] += math.copysign(1.0, mirror[0])
     factor = 2 / float(np.sum(mirror * mirror))
@@ -281,7 +281,7 @@ def _reflected(normal: Vector, *rows: Vector) -> list[Vector]:
 
 
 def _turned(matrix: Vector, normal: Vector) -> Vector:
-    """A symmetric matrix in an orthonormal basis of what is orthogonal to `normal`."""
+    """Return a symmetric matrix in an orthonormal basis of what is orthogonal to `normal`."""
     (half,) = _reflected(normal, matrix)
     (whole,) = _reflected(normal, half.T)
     inner = whole[1:, 1:]
@@ -289,7 +289,7 @@ def _turned(matrix: Vector, normal: Vector) -> Vector:
 
 
 def _inverse_square(matrix: Vector, force: Vector, error: Vector, decompose: bool = True) -> float:
-    """force' matrix⁻¹ force; inf where the matrix is not positive definite.
+    """Return force' matrix⁻¹ force; inf where the matrix is not positive definite.
 
     Along directions without curvature, up to rounding, a force that is rounding itself counts for nothing. That takes
     eigenvectors: without `decompose`, the result is inf where curvatures are that small.
@@ -329,7 +329,7 @@ def _length(v: Vector) -> float:
 
 
 def _by_duality(problem: Problem, model: LinearModel, x: Vector, psi: float, y: float, slopes: Vector) -> float:
-    """ψ(x) less the lower bound of ψ that slopes near the given ones show, over the convex set near x."""
+    """Return ψ(x) less the lower bound of ψ that slopes near the given ones show, over the convex set near x."""
     price = LevelPart(problem, x, np.arange(problem.n_features)).slope
     tau = max(problem.level - problem.g(x), 0.0) + float(np.sum(price * np.abs(x)))
     support = np.union1d(problem.support(x), problem.unpenalized).astype(np.intp)
@@ -343,7 +343,7 @@ def _by_duality(problem: Problem, model: LinearModel, x: Vector, psi: float, y: 
 
 
 def _most_drawn(draw: Vector, price: Vector, reach: Vector, tau: float) -> float:
-    """max ⟨draw, t⟩ s.t. ⟨price, t⟩ ≤ τ, 0 ≤ t ≤ reach: those that draw most for their price go first."""
+    """Return max ⟨draw, t⟩ s.t. ⟨price, t⟩ ≤ τ, 0 ≤ t ≤ reach: those that draw most for their price go first."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         order = np.argsort(-np.where(draw > 0, draw / price, 0.0), kind="stable")
         each = (price * reach)[order]
@@ -353,7 +353,7 @@ def _most_drawn(draw: Vector, price: Vector, reach: Vector, tau: float) -> float
 
 
 def _mended(model: LinearModel, features: Features, slopes: Vector, wanted: Vector) -> Vector:
-    """Slopes within their bounds near the given ones, with a gradient nearer to the requested one."""
+    """Return slopes within their bounds near the given ones, with a gradient nearer to the requested one."""
     low, high = model.loss.subdifferential(model.target, model.target)
     part, share = model.design.view(features), model.share
     v = best = np.clip(slopes, low, high)

@@ -84,24 +84,24 @@ class Residual:
         self.zero_offset[self.support] = -np.inf
 
     def each(self, y: float) -> Vector:
-        """The residuals that are not 0: of coordinates of the support, then of features at zero."""
+        """Return the residuals that are not 0: of coordinates of the support, then of features at zero."""
         on_support = np.abs(self.support_offset + y * self.support_slope)
         over = np.flatnonzero(self.zero_offset > -y * self.zero_slope)  # at a solution few, or none
         slope = self.zero_slope if self.zero_slope.size == 1 else self.zero_slope[over]
         return np.concatenate([on_support, self.zero_offset[over] + y * slope])
 
     def squared(self, y: float) -> float:
-        """The sum of their squares; beyond the range of float64 it is inf."""
+        """Return the sum of their squares; beyond the range of float64 it is inf."""
         each = self.each(y)
         with np.errstate(over="ignore"):
             return float(np.sum(np.square(each, out=each)))
 
     def largest(self, y: float) -> float:
-        """The largest residual."""
+        """Return the largest residual."""
         return _kernels.largest_residual(*self._lines, y)
 
     def best(self, g: float, curvature: float) -> Best:
-        """The y ≥ 0 with the smallest residuals where g(x) is g, and these.
+        """Return the y ≥ 0 with the smallest residuals where g(x) is g, and these.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Residual:
         return Best(*found)
 
     def _rooms(self) -> tuple[Vector, Vector]:
-        """What each feature can cost more than it does: ω_j (cap − φ(|x_j|))."""
+        """Return what each feature can cost more than it does: ω_j (cap − φ(|x_j|))."""
         problem = self.problem
         cap, weights = problem.constraint.cap, problem.weights
         if math.isinf(cap):
@@ -141,17 +141,18 @@ class Best:
 
     @property
     def largest(self) -> float:
+        """The larger of the two residuals."""
         return max(self.stationarity, self.complementarity)
 
 
 def in_units(problem: Problem, gradient: Vector) -> Vector:
-    """∇ψ feature by feature in units of its column; itself where nothing is known of columns."""
+    """Return ∇ψ feature by feature in units of its column; itself where nothing is known of columns."""
     scale = problem.objective.feature_scale
     return gradient if scale is None else scale.measured(gradient, problem.width, centred=problem.centred)
 
 
 def pull(problem: Problem, gradient: Vector) -> Vector:
-    """What draws a feature at zero away from it: |ψ'_j|, or −ψ'_j where x_j may not be negative."""
+    """Return what draws a feature at zero away from it: |ψ'_j|, or −ψ'_j where x_j may not be negative."""
     size = problem.sizes(gradient)
     mask, all_nonnegative = problem.signs
     if all_nonnegative:
@@ -163,7 +164,7 @@ def pull(problem: Problem, gradient: Vector) -> Vector:
 
 
 def best_residuals(problem: Problem, residual: Residual, g: float, null: NullFit) -> Best:
-    """The best multiplier and its residuals; y = 0 where the constraint clearly does not hold x back."""
+    """Return the best multiplier and its residuals; y = 0 where the constraint clearly does not hold x back."""
     # Clearly below the level and stationary without it.
     if problem.level - g > CLEARLY * problem.level and (free := residual.largest(0.0)) <= CLEARLY * null.scale:
         return Best(0.0, free, 0.0)
@@ -171,7 +172,7 @@ def best_residuals(problem: Problem, residual: Residual, g: float, null: NullFit
 
 
 def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
-    """How far the KKT system is from holding at x, in units of ∇ψ along a typical column, and the best multiplier."""
+    """Return the KKT residual at x, in units of ∇ψ along a typical column, and the best multiplier."""
     best = best_residuals(problem, Residual(problem, x, gradient), problem.g(x), null)
     return best.largest, best.y
 
@@ -179,7 +180,7 @@ def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: Nu
 def best_subgradient(
     problem: Problem, x: Vector, null: NullFit, subgradients: Subgradients, seconds: float, with_level: bool
 ) -> Vector:
-    """ρ of the subgradient of ψ that brings the KKT system nearest to 0 in the 2-norm, in the units of its features.
+    """Return ρ of the subgradient with the smallest KKT residual in the 2-norm, in the units of the features.
 
     Any subgradient makes a valid certificate; the best is sought by a bounded quasi-Newton method, in units in
     which everything is about 1.
@@ -237,7 +238,7 @@ def best_subgradient(
 
 
 def _pulled_back(problem: Problem, v: Vector) -> Vector:
-    """L'v, where Lg is the gradient g in the units of its features."""
+    """Return L'v, where Lg is the gradient g in the units of its features."""
     scale = problem.objective.feature_scale
     if scale is None:
         return v
@@ -327,7 +328,7 @@ class LevelPart:
         return (self.slope[:, None] * self.u).ravel()
 
     def bent(self, hessian: Vector, y: float) -> Vector:
-        """The matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
+        """Return the matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
         count, width = self.u.shape
         along = -y * self.weights * self.problem.constraint.curvature(self.t)
         uu = self.u[:, :, None] * self.u[:, None, :]

@@ -172,7 +172,7 @@ class Design(ABC):
         offset: Vector | None,
         ones: Index | None = None,
     ) -> _kernels.Objective:
-        """What compiled code evaluates for Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored.
+        """Return the kernel of Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored.
 
         `loss` is `Loss.kernel`; `ones` are the places of further columns, of ones, among those of X.
         """
@@ -263,7 +263,7 @@ def real_values(value: object) -> FloatArray:
 
 
 def rounding(array: NDArray[Any]) -> str:
-    """What float64 does to entries of X that it cannot hold; empty where it holds them all."""
+    """Return what float64 does to entries of X that it cannot hold; empty where it holds them all."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         return f"X has dtype {array.dtype}; it is rounded to float64"
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
@@ -296,5 +296,5 @@ def check_finite(kernel: DesignKernel, names: Names | None = None) -> None:
 
 
 def column_name(j: int, names: Names | None = None) -> str:
-    """What a message calls column j of X."""
+    """Return what a message calls column j of X."""
     return f"column {j}" if names is None else f"column {j} ({str(names[j])!r})"

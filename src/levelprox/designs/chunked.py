@@ -98,6 +98,7 @@ class Chunked(ABC):
 
     @property
     def n_chunks(self) -> int:
+        """Number of chunks."""
         return self.bounds.size - 1
 
     def rows(self, i: int) -> slice:
@@ -155,7 +156,7 @@ class Chunked(ABC):
 
     @abstractmethod
     def _read(self, i: int) -> Any:
-        """What the file holds of chunk i; to be called from any thread."""
+        """Return what the file holds of chunk i; to be called from any thread."""
 
     @abstractmethod
     def _design(self, i: int, read: Any) -> Design:
@@ -205,6 +206,7 @@ class ChunkedArray(Chunked):
         self.nbytes = self._x.nbytes
 
     def chunk_bytes(self, i: int) -> int:
+        """Return bytes of X in chunk i as it is stored."""
         return self.n_rows(i) * self._x.row_bytes
 
     def _read(self, i: int) -> NDArray[Any]:

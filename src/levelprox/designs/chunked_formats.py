@@ -80,7 +80,7 @@ class ChunkedSparse(Chunked):
         dtype: Any = np.float64,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Self:
-        """A LIBSVM file, converted once; see `levelprox.io.libsvm`."""
+        """Return a LIBSVM file, converted once; see `levelprox.io.libsvm`."""
         from levelprox.io.libsvm import converted_libsvm  # other files do without the parser
 
         form = converted_libsvm(path, cache=cache, n_features=n_features, zero_based=zero_based, dtype=dtype)
@@ -116,6 +116,7 @@ class ChunkedSparse(Chunked):
         return slice(int(self._begins[i]), int(self._begins[i + 1]))
 
     def chunk_bytes(self, i: int) -> int:
+        """Return bytes of X in chunk i as it is stored."""
         entries = self._entries(i)
         return int(entries.stop - entries.start) * self._entry_bytes + self.n_rows(i) * self._indptr.row_bytes
 
@@ -242,13 +243,16 @@ class ChunkedTable(Chunked):
         self.nbytes = self.shape[0] * self.shape[1] * dtype.itemsize
 
     def chunk_bytes(self, i: int) -> int:
+        """Return bytes of X in chunk i as it is stored."""
         return self.n_rows(i) * self.shape[1] * self.dtype.itemsize
 
     @property
     def has_target(self) -> bool:
+        """Whether the file holds targets."""
         return self.target_name is not None
 
     def target(self, i: int) -> NDArray[Any]:
+        """Return the targets of the rows of chunk i."""
         if self.target_name is None:
             raise InvalidInputError(f"{self.name} holds no targets: name the column, or give y")
         column = self._column(i, self._table(i, [self.target_name]), self.target_name)

@@ -59,6 +59,7 @@ class SelectedDesign(Design):
 
     @cached_property
     def kernel(self) -> DesignKernel:  # type: ignore[override]
+        """The kernel of X in memory."""
         return self.copy().kernel
 
     def copy(self) -> Design:
@@ -67,28 +68,36 @@ class SelectedDesign(Design):
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return self.base.stored_in(self.chosen)
 
     def matvec(self, x: Vector) -> Vector:  # type: ignore[override]
+        """Return xx, of shape (n,); without a pass over X where x is 0."""
         spread = np.bincount(self.chosen, vector("x", x, self.shape[1]), self.base.shape[1])
         return self.base.matvec(spread)
 
     def rmatvec(self, r: Vector) -> Vector:  # type: ignore[override]
+        """Return X'r, of shape (d,)."""
         return self.base.rmatvec(r)[self.chosen]
 
     def column_squares(self, weight: Vector | None = None) -> Vector:  # type: ignore[override]
+        """Return Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
         return self.base.column_squares(weight)[self.chosen]
 
     def row_squares(self) -> Vector:
+        """Return Σ_j X_ij² for every sample i; of shape (n,)."""
         return np.concatenate([np.empty(0), *(piece.row_squares() for _, piece in self._pieces())])
 
     def column_magnitudes(self) -> Vector:
+        """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         return self.base.column_magnitudes()[self.chosen]
 
     def row_major(self) -> Design:
+        """Return X stored row after row: itself where it is, else a copy."""
         return self.copy().row_major()
 
     def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included."""
         return self.base.stored_in(self.chosen[chosen])
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
@@ -98,6 +107,7 @@ class SelectedDesign(Design):
         return gram
 
     def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """Return X in blocks of rows that stay in cache between two uses; itself where it has none."""
         return self._pieces()
 
     def _pieces(self) -> Iterator[tuple[slice, Design]]:
@@ -159,26 +169,33 @@ class DeferredDesign(Design):
 
     @cached_property
     def at_hand(self) -> Design:
+        """X in memory: itself, unless it is yet to be read."""
         return self._read()
 
     @property
     def kernel(self) -> DesignKernel:  # type: ignore[override]
+        """The kernel of X in memory."""
         return self.at_hand.kernel
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return self.at_hand.stored
 
     def column_magnitudes(self) -> Vector:
+        """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         return self.at_hand.column_magnitudes()
 
     def row_major(self) -> Design:
+        """Return X stored row after row: itself where it is, else a copy."""
         return self.at_hand.row_major()
 
     def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """Return X in blocks of rows that stay in cache between two uses; itself where it has none."""
         return self.at_hand.row_blocks()
 
     def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included."""
         return self.at_hand.stored_in(chosen)
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
@@ -301,7 +318,7 @@ class ColumnCache:
 
 
 def _column_bytes(design: Design) -> NDArray[np.int64]:
-    """What a copy of each column takes."""
+    """Return what a copy of each column takes."""
     if isinstance(design, SparseDesign):
         counts = design._column_counts.astype(np.int64)
         return counts * (design.dtype.itemsize + design.indices.dtype.itemsize)
@@ -309,5 +326,5 @@ def _column_bytes(design: Design) -> NDArray[np.int64]:
 
 
 def _fixed_bytes(design: Design) -> int:
-    """What a copy takes besides, however few columns it has."""
+    """Return what a copy takes besides, however few columns it has."""
     return design.indptr.nbytes if isinstance(design, SparseDesign) else 0

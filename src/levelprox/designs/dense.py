@@ -61,9 +61,11 @@ class DenseDesign(Design):
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return int(self.array.size)
 
     def column_magnitudes(self) -> Vector:
+        """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         low, high = np.min(self.array, axis=0), np.max(self.array, axis=0)
         return np.asarray(np.maximum(-low, high), np.float64)
 
@@ -71,6 +73,7 @@ class DenseDesign(Design):
         return np.asarray(np.sum(np.abs(self.array) * sizes, axis=1), np.float64)
 
     def row_major(self) -> Design:
+        """Return X stored row after row: itself where it is, else a copy."""
         if self.kernel.by_rows:
             return self
         if self.shape[1] == 1:  # to the kernels one column is one long slice, in any order
@@ -78,6 +81,7 @@ class DenseDesign(Design):
         return DenseDesign(np.ascontiguousarray(self.array))
 
     def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """Return X in blocks of rows that stay in cache between two uses; itself where it has none."""
         step = self._cached_rows()
         if not self.kernel.by_rows or step >= self.shape[0]:
             yield from super().row_blocks()
@@ -93,6 +97,7 @@ class DenseDesign(Design):
         return self._taken(chosen, axis=0)
 
     def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included."""
         return self.shape[0] * chosen.size
 
     def _piece(self, chosen: Index, begin: int, end: int) -> DenseDesign:

@@ -66,39 +66,49 @@ class InterceptDesign(Design):
 
     @property
     def kernel(self) -> DesignKernel:  # type: ignore[override]  # there is none to read
+        """Not available: kernels read single rows, which this design does not have."""
         raise InvalidInputError("X with an intercept has no rows that the kernels could read one by one")
 
     @property
     def ones(self) -> Index:
+        """The columns that are an intercept: features that never count, in ascending order."""
         return self._ones
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return self.base.stored
 
     def matvec(self, x: ArrayLike) -> Vector:
+        """Return xx, of shape (n,); without a pass over X where x is 0."""
         v = vector("x", x, self.shape[1])
         return self.base.matvec(v[self._others]) + float(v[self._ones].sum())
 
     def rmatvec(self, r: ArrayLike) -> Vector:
+        """Return X'r, of shape (d,)."""
         residual = vector("r", r, self.shape[0])
         return self._merged(self.base.rmatvec(residual), residual.sum())
 
     def column_squares(self, weight: ArrayLike | None = None) -> Vector:
+        """Return Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
         s = self._weight("weight", weight)
         return self._merged(self.base.column_squares(s), s.sum())
 
     def row_squares(self) -> Vector:
+        """Return Σ_j X_ij² for every sample i; of shape (n,)."""
         return self.base.row_squares() + self._ones.size
 
     def row_magnitudes(self, x: ArrayLike) -> Vector:
+        """Return Σ_j |X_ij x_j|, to which the rounding of Xx is proportional; of shape (n,)."""
         v = vector("x", x, self.shape[1])
         return self.base.row_magnitudes(v[self._others]) + float(np.sum(np.abs(v[self._ones])))
 
     def column_magnitudes(self) -> Vector:
+        """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         return self._merged(self.base.column_magnitudes(), 1.0)
 
     def row_major(self) -> Design:
+        """Return X stored row after row: itself where it is, else a copy."""
         return InterceptDesign(self.base.row_major(), self._ones)
 
     def linear_model(
@@ -109,12 +119,13 @@ class InterceptDesign(Design):
         offset: Vector | None,
         ones: Index | None = None,
     ) -> _kernels.Objective:
+        """Return the kernel of Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored."""
         if ones is not None:
             raise InvalidInputError("X has an intercept already")
         return self.base.linear_model(loss, target, weight, offset, self._ones)
 
     def _merged(self, others: Vector, one: float | np.floating[Any]) -> Vector:
-        """A vector with an entry for every column: of the base's columns, and for all of those of ones."""
+        """Return a vector with an entry for every column: of the base's columns, and for all of those of ones."""
         out = np.empty(self.shape[1])
         out[self._others] = others
         out[self._ones] = one

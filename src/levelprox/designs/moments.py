@@ -75,7 +75,7 @@ def means_and_scales(design: Design, weight: Vector | None) -> tuple[Vector, Vec
 
 
 def moments_of(design: Design, weight: Vector | None) -> Moments:
-    """The same in parts, with the least and the largest entries."""
+    """Return the same in parts, with the least and the largest entries."""
     n, d = design.shape
     total = float(n) if weight is None else float(weight.sum())
     mean, low, high = _means(design, weight, total)
@@ -141,10 +141,12 @@ class RunningMoments:
 
     @property
     def mean(self) -> Vector:
+        """The mean of every column; 0 before the first row."""
         return self._moments.mean
 
     @property
     def scale(self) -> Vector:
+        """The standard deviation of every column; 1 where all entries are equal, up to rounding."""
         return self._moments.scale if self.total else np.ones_like(self.mean)
 
     @property

@@ -126,13 +126,16 @@ class ScaledDesign(Design):
 
     @property
     def kernel(self) -> DesignKernel:  # type: ignore[override]  # there is none to read
+        """Not available: kernels read single rows, which this design does not have."""
         raise InvalidInputError("a scaled X has no rows that the kernels could read one by one")
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return self.base.stored
 
     def matvec(self, x: ArrayLike) -> Vector:
+        """Return xx, of shape (n,); without a pass over X where x is 0."""
         given = vector("x", x, self.shape[1])
         used = np.flatnonzero(given)
         if used.size == 1 and self._is_far(used)[0]:
@@ -145,19 +148,23 @@ class ScaledDesign(Design):
         return product if self.center_ is None else product + shift
 
     def rmatvec(self, r: ArrayLike) -> Vector:
+        """Return X'r, of shape (d,)."""
         residual = vector("r", r, self.shape[0])
         product = self.base.rmatvec(residual)
         return self._scaled(product if self.center_ is None else product - self.center_ * residual.sum())
 
     def column_squares(self, weight: ArrayLike | None = None) -> Vector:
+        """Return Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
         _, squares = self._moments(self._weight("weight", weight))
         return squares
 
     def weighted_sums(self, weight: Vector) -> Vector:
+        """Return X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
         sums, _ = self._moments(weight)
         return sums
 
     def row_squares(self) -> Vector:
+        """Return Σ_j X_ij² for every sample i; of shape (n,)."""
         out = np.empty(self.shape[0])
         for rows, part in self._parts():
             _kernels.affine_row_squares(part.kernel, self.center_, self.scale_, out[rows])
@@ -175,6 +182,7 @@ class ScaledDesign(Design):
         return self._scaled(largest if self.center_ is None else largest + np.abs(self.center_))
 
     def row_major(self) -> Design:
+        """Return X stored row after row: itself where it is, else a copy."""
         return ScaledDesign(self.base.row_major(), self.center_, self.scale_)
 
     def linear_model(
@@ -185,6 +193,7 @@ class ScaledDesign(Design):
         offset: Vector | None,
         ones: Index | None = None,
     ) -> _kernels.Objective:
+        """Return the kernel of Σ s_i ℓ(⟨a_i, x⟩ + o_i, b_i) / Σ s_i, in passes over X as it is stored."""
         model = _kernels.LinearModel(self.base.kernel, *loss, target, weight, offset)
         return _kernels.AffineModel(model, self.center_, self.scale_, ones)
 
@@ -264,7 +273,7 @@ class ScaledDesign(Design):
         return (slice(start, start + step) for start in range(0, count, step))
 
     def _block(self, rows: Index) -> Design:
-        """Some rows of X, copied."""
+        """Return some rows of X, copied."""
         block = self.base._rows(rows)
         simple = isinstance(block, DenseDesign | SparseDesign)
         return block if simple else block.columns(np.arange(self.shape[1]))
@@ -308,7 +317,7 @@ class ScaledDesign(Design):
 
 
 def _own(name: str, value: ArrayLike, length: int) -> Vector:
-    """A copy of a finite vector of that length."""
+    """Return a copy of a finite vector of that length."""
     own = np.array(vector(name, value, length))
     finite(name, own)
     own.flags.writeable = False

@@ -96,9 +96,11 @@ class SparseDesign(Design):
 
     @property
     def stored(self) -> int:
+        """How many entries are stored."""
         return int(self.indptr[-1])
 
     def column_magnitudes(self) -> Vector:
+        """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         largest = np.zeros(self.shape[1])
         for begin in range(0, self.stored, _BLOCK):  # a copy of all entries would be one of X
             part = slice(begin, min(begin + _BLOCK, self.stored))
@@ -114,9 +116,11 @@ class SparseDesign(Design):
         return SparseDesign(np.abs(self.data), self.indices, self.indptr, self.shape, self.by_rows).matvec(sizes)
 
     def row_major(self) -> SparseDesign:
+        """Return X stored row after row: itself where it is, else a copy."""
         return self if self.by_rows else self._piece(np.arange(self.shape[1]), 0, self.shape[0])
 
     def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included."""
         return int(self._column_counts[chosen].sum())
 
     @cached_property
@@ -134,6 +138,7 @@ class SparseDesign(Design):
         return self.kernel.is_sorted()
 
     def row_blocks(self) -> Iterator[tuple[slice, Design]]:
+        """Return X in blocks of rows that stay in cache between two uses; itself where it has none."""
         return iter(self._row_blocks)
 
     @cached_property
@@ -174,7 +179,7 @@ class SparseDesign(Design):
         return gram
 
     def _gram_of_pieces(self, weight: Vector, known: int) -> Vector:
-        """The Gram matrix of a CSC matrix, some rows at a time turned into CSR."""
+        """Return the Gram matrix of a CSC matrix, some rows at a time turned into CSR."""
         n, d = self.shape
         step = max(1, n if self.stored <= _PIECE else int(n * (_PIECE / self.stored)))
         gram = np.zeros((d, d))

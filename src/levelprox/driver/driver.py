@@ -202,18 +202,22 @@ class Run:
 
     @property
     def elapsed(self) -> float:
+        """Seconds since the run began, earlier calls of a resumed run included."""
         return self.earlier + time.monotonic() - self.began
 
     @property
     def cut_short(self) -> bool:
+        """True once a limit or the callback has ended the run."""
         above = self.parent is not None and self.parent.cut_short
         return self.held_back or self.stopped or above or seconds_left() <= 0
 
     def check(self) -> None:
+        """Raise `Stop` if the time is up or the callback has returned True."""
         if self.seconds_left() <= 0:
             raise Stop(Status.CALLBACK_STOP if self.stopped else Status.TIME_LIMIT)
 
     def seconds_left(self) -> float:
+        """Return the seconds left, and report progress from time to time."""
         if self.parent is not None:
             return self.parent.seconds_left()
         if self.callback is not None and time.monotonic() - self.reported >= PROGRESS_INTERVAL_SECONDS:
@@ -223,10 +227,12 @@ class Run:
         return 0.0 if self.stopped else seconds_left()
 
     def may_step(self, taken: int) -> bool:
+        """Return whether a step may follow the `taken` steps so far."""
         self.held_back = self.held_back or taken >= self.limits.max_iter
         return not self.held_back
 
     def report(self, progress: Progress) -> None:
+        """Call the callback; what it raises ends the run."""
         if self.callback is None or self.stopped:
             return
         arguments = [progress.record]
@@ -250,11 +256,13 @@ class Run:
         self.reported = time.monotonic()
 
     def once(self, work: Callable[[], Value]) -> Value:
+        """Return the result of `work`, from the checkpoint if it is there."""
         if self.replay is None or self.saved.idle:
             return work()
         return self.replay.repeated(lambda _: (work(), True), None)  # type: ignore[return-value]  # work has no argument
 
     def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
+        """Apply `step` until its second result is True, after the steps in the checkpoint."""
         if self.replay is not None and not self.saved.idle:
             return self.replay.repeated(step, at)
         last = False
@@ -263,6 +271,7 @@ class Run:
         return at
 
     def run(self, name: str, method: Method[Any], problem: Any, max_iter: float = math.inf) -> Any:
+        """Drive another method inside this run, with its own part of the checkpoint."""
         limits = Limits(self.seconds_left(), max_iter)
         result = Run(method, problem, limits, None, self.saved.part(name), self.rng, parent=self)()
         if not self.cut_short:
@@ -270,10 +279,12 @@ class Run:
         return result
 
     def warn(self, message: str) -> None:
+        """Warn, and record the warning for the result."""
         self.warnings.append(message)
         warn(message)
 
     def message(self, ending: Ending) -> str:
+        """Return the message of the result; warn if the run did not end as requested."""
         text = sentence(ending, self.limits.seconds)
         if ending.status in CUT_SHORT:
             text += self.saved.advice
@@ -282,6 +293,7 @@ class Run:
         return text
 
     def certified(self, state: Any, status: Status, tol: float) -> Result:
+        """Return the result with a certificate of the best point, recomputed from the data."""
         x = state.best.x if isinstance(state.best, Iterate) else state.best
         try:
             with finishing():

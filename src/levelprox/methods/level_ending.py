@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -15,14 +16,14 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
 from levelprox.certificate import Certificate, assemble, certify, not_examined
-from levelprox.exceptions import BackendError, counted
-from levelprox.methods import Ending
+from levelprox.certificate.degenerate import degenerate_level
+from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
+from levelprox.methods import Ending, Stop
 from levelprox.methods.lcpp import surrogate_used
 from levelprox.methods.negligible import without_negligible
 from levelprox.objectives.user import Declared
 from levelprox.problem import Problem
 from levelprox.result import Result, Status, StopReason
-from levelprox.theory import degenerate_level
 from levelprox.theory.approximate_kkt import nearby_kkt
 
 if TYPE_CHECKING:
@@ -257,6 +258,35 @@ class Conclusion:
             surrogate=surrogate_used(method.surrogate, self.problem.width),
             null=method.null,
         )
+
+
+@contextmanager
+def failures_of_objective(method: LevelMethod, state: RunState | None) -> Iterator[None]:
+    """Attribute exceptions inside to the objective, and attach the last good point."""
+    try:
+        yield
+    except (NumericalError, TimeLimitError, Stop):
+        raise
+    except BackendError as error:
+        error.result = _so_far(method, state, str(error))
+        raise
+    except Exception as error:
+        if isinstance(error, InvalidInputError) and (state is None or state.n_outer == 0):
+            raise  # before the first step the input is wrong
+        raise failure(method, state, f"the objective failed: {type(error).__name__}: {error}") from error
+
+
+def failure(method: LevelMethod, state: RunState | None, message: str) -> NumericalError:
+    """Return the error to raise, with the last good point attached."""
+    return NumericalError(message, _so_far(method, state, message))
+
+
+def _so_far(method: LevelMethod, state: RunState | None, message: str) -> Result | None:
+    """Return the last good point, if there is one."""
+    if state is None:
+        return None
+    certificate = assemble(method.problem, state.at.x, state.at.psi, state.at.gradient, method.null)
+    return Conclusion(method, state).result(Status.NUMERICAL_ERROR, message, certificate)
 
 
 def degenerate_words(problem: Problem) -> str:

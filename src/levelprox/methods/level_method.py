@@ -11,28 +11,27 @@ The end of a run is in level_ending.py, the choice of options in level_options.p
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NoReturn, cast
 
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import RandomState, Vector
-from levelprox.certificate import Certificate, assemble, certify
+from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import NullFit, null_fit_in_time
-from levelprox.exceptions import BackendError, InfeasibleError, InvalidInputError, NumericalError
+from levelprox.exceptions import InfeasibleError, NumericalError
 from levelprox.methods import Context, Method, Progress, Stop
 from levelprox.methods.continuation import continued, convex_start
 from levelprox.methods.lcpp import Linearise, without_level
-from levelprox.methods.level_ending import STALLED_STEPS, Conclusion
+from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, failure, failures_of_objective
 from levelprox.methods.levels import Constant, Levels
-from levelprox.methods.nonsmooth_vertex import can_end_at_a_vertex, vertex_near
-from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
+from levelprox.methods.nonsmooth_vertex import kkt_vertex
+from levelprox.methods.restricted import SolverOptions, fit_without_level
 from levelprox.methods.subsolvers import Smoothing, Subsolver
 from levelprox.methods.working_set import steps
-from levelprox.objectives import LinearModel, Model
+from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import (
     Iterate,
@@ -58,7 +57,6 @@ HISTORY_LENGTH = 1000
 _EPS = float(np.finfo(np.float64).eps)
 _DIVERGING_COEFFICIENT = 1e100
 _SLOW_STEPS = 100  # outer steps of a phase after which linear programs are tried, where a loss has kinks
-_LINEAR_PROGRAM_SECONDS = 5.0
 _MANY_INNER_STEPS = 10**8  # of a preset run that are worth a warning
 
 
@@ -116,7 +114,7 @@ class LevelMethod(Method[RunState]):
         p = self.parameters
         if p is not None and p.K * p.steps > _MANY_INNER_STEPS:
             ctx.warn(f"preset='paper' takes T = {p.steps} steps in each of up to K = {p.K} outer steps")
-        with self._failures(None):
+        with failures_of_objective(self, None):
             at, n_grad = self._start()
         self.first = self.state = RunState("free", at=at, counts=(0, 0, n_grad, 0))
         return self.first
@@ -148,7 +146,7 @@ class LevelMethod(Method[RunState]):
         if state.phase == "last" and state.status is None:
             state = yield from self._follow(state, self._with_level(state))
         if state.status is Status.NUMERICAL_ERROR:
-            self._fail("the objective or its gradient is not finite near the last good point", state, None)
+            raise failure(self, state, "the objective or its gradient is not finite near the last good point")
         return state.status
 
     def finish(self, state: RunState, status: Status, ctx: Context) -> Result:
@@ -207,7 +205,7 @@ class LevelMethod(Method[RunState]):
     def _prepare(self) -> None:
         """Choose the first step size and γ, and warn of what is known before the first step."""
         objective, at = self.problem.objective, self.first.at
-        with self._failures(self.first):
+        with failures_of_objective(self, self.first):
             self.first = replace(self.first, at=replace(at, step=1 / objective.curvature))
             if self.gamma is None:
                 self.gamma = self.subsolver.proximal_weight(objective)
@@ -223,7 +221,7 @@ class LevelMethod(Method[RunState]):
         the null fit.
         """
         if self.from_convex:
-            with self._failures(state):
+            with failures_of_objective(self, state):
                 start = convex_start(self.problem, state.at, self.how(), self.tol)
             state = state.counted(start, at=replace(start, n_grad=0))
         at, limits = state.at, self.ctx.limits
@@ -269,7 +267,7 @@ class LevelMethod(Method[RunState]):
             if not self.ctx.may_step(state.n_outer):
                 raise Stop(Status.MAX_ITER)
             self.ctx.check()
-            with self._failures(state):
+            with failures_of_objective(self, state):
                 step = next(steps, None)
             if step is None:
                 return state
@@ -300,7 +298,7 @@ class LevelMethod(Method[RunState]):
         assert direct is not None
         stages = continued(problem, self.first.at, direct, self.how(), self.tol, after=state.after)
         while True:
-            with self._failures(state):
+            with failures_of_objective(self, state):
                 stage, at = next(stages, (None, direct))
             if stage is None:
                 break
@@ -337,17 +335,8 @@ class LevelMethod(Method[RunState]):
             return state
         if not self.subsolver.forms_models(problem.objective):
             return state
-        W = np.union1d(problem.support(last.x), problem.unpenalized)
-        part, places = problem.restrict(W), problem.coordinates(W)
-        total = problem.constraint.cap * (W.size if part.weights is None else float(part.weights.sum()))
-        if not np.isfinite(total):
-            return state
-        psi, gradient = part.objective.value_and_gradient(last.x[places])
-        start = Iterate(last.x[places], psi, gradient, step=1 / problem.objective.curvature)
-        enough = Tolerance(0.1 * self.tol * self.null.scale)
-        x = np.zeros_like(last.x)
-        x[places] = solve_restriction(part.at_level(total + 1), start, enough, self.how()).x
-        if not problem.is_feasible(x):
+        x = fit_without_level(problem, last.x, 0.1 * self.tol * self.null.scale, self.how())
+        if x is None:
             return state
         psi, gradient = problem.objective.value_and_gradient(x)
         state = state.counted(replace(_NO_WORK, n_grad=problem.objective.evaluation_cost))
@@ -358,31 +347,17 @@ class LevelMethod(Method[RunState]):
         return state if state.status is not None else replace(state, status=Status.SOLVED)
 
     def _at_a_vertex(self, state: RunState, eta_k: float) -> RunState:
-        """Where steps on a loss with kinks converge slowly: SOLVED, if linear programs lead to a KKT point."""
+        """If steps on a loss with kinks converge slowly: SOLVED if linear programs lead to a KKT point."""
         problem, last = self.problem, state.at
         if not (state.status is Status.STALLED or (state.status is None and state.done % _SLOW_STEPS == 0)):
             return state
-        by_smoothing = isinstance(self.subsolver, Smoothing) and self.stopping == "kkt" and eta_k == problem.level
-        if not (by_smoothing and can_end_at_a_vertex(problem)) or last.kinks is None:
+        if not isinstance(self.subsolver, Smoothing) or self.stopping != "kkt" or eta_k != problem.level:
             return state
-        found = None
-        for with_level in (False, True) if state.phase == "free" else (True,):
-            found = found or vertex_near(problem, last.x, with_level, self._program_seconds())
-        if found is None or self.ctx.seconds_left() <= 0:
+        end = kkt_vertex(problem, last, self.null, self.tol, state.phase == "free", self.ctx.seconds_left)
+        if end is None:
             return state
-        known = certify(problem, found.x, self.null, hint=found.slopes, seconds=self._program_seconds())
-        if not known.kkt <= self.tol:
-            return state
-        model = cast(LinearModel, problem.objective)
-        gradient = model.design.rmatvec(model.share * found.slopes)
-        kinks = replace(last.kinks, slopes=found.slopes)
-        end = replace(last, x=found.x, psi=found.psi, gradient=gradient, kinks=kinks, margins=None)
-        end = replace(end, stop=StopReason.STATIONARY, n_inner=0, n_grad=0, n_proj=0)
         state = self._judged(state.counted(_NO_WORK, 1), eta_k, last, end)
         return replace(state, status=Status.SOLVED) if state.status in (None, Status.STALLED) else state
-
-    def _program_seconds(self) -> float:
-        return min(self.ctx.seconds_left(), _LINEAR_PROGRAM_SECONDS)
 
     # --- after a step
 
@@ -419,34 +394,6 @@ class LevelMethod(Method[RunState]):
             return relative_change(last, x)
         sizes = np.repeat(scale.magnitude, self.problem.width)
         return relative_change(sizes * last, sizes * x)
-
-    # --- failures of the objective
-
-    @contextmanager
-    def _failures(self, state: RunState | None) -> Iterator[None]:
-        """Attribute what fails inside to the objective, and attach the last good point."""
-        try:
-            yield
-        except (NumericalError, TimeLimitError, Stop):
-            raise
-        except BackendError as error:
-            error.result = self._so_far(str(error), state)
-            raise
-        except Exception as error:
-            if isinstance(error, InvalidInputError) and (state is None or state.n_outer == 0):
-                raise  # nothing was done yet: it is the input that is wrong
-            self._fail(f"the objective failed: {type(error).__name__}: {error}", state, error)
-
-    def _fail(self, message: str, state: RunState | None, cause: BaseException | None) -> NoReturn:
-        """Raise, with the last good point attached."""
-        raise NumericalError(message, self._so_far(message, state)) from cause
-
-    def _so_far(self, message: str, state: RunState | None) -> Result | None:
-        """Return the last good point, if there is one."""
-        if state is None:
-            return None
-        certificate = assemble(self.problem, state.at.x, state.at.psi, state.at.gradient, self.null)
-        return Conclusion(self, state).result(Status.NUMERICAL_ERROR, message, certificate)
 
 
 _NO_WORK = Iterate(np.empty(0), 0.0, np.empty(0))  # of which only the counts are used

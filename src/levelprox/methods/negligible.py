@@ -18,10 +18,9 @@ import numpy as np
 
 from levelprox._typing import Features, Vector
 from levelprox.certificate import assemble, certify
-from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
+from levelprox.methods.restricted import SolverOptions, Tolerance, solve_over
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.result import Iterate
 
 _SEEN = 1e-2  # of tol: the part of what all features gain together that can be seen
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of ψ
@@ -132,12 +131,8 @@ class _Trial:
             return x
         self.fits += 1
         W = np.union1d(problem.support(x), problem.unpenalized)
-        part, places = problem.restrict(W), problem.coordinates(W)
-        psi, gradient = part.objective.value_and_gradient(x[places])
-        start = Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature)
-        fitted = np.zeros_like(x)
-        fitted[places] = solve_restriction(part, start, Tolerance(_ENOUGH * self.tol * how.null.scale), how).x
-        return fitted
+        enough = Tolerance(_ENOUGH * self.tol * how.null.scale)
+        return problem.spread(W, solve_over(problem, W, x, enough, how).x)
 
     def _value(self, x: Vector) -> float:
         return self._part.value_and_gradient(x[self._places])[0]

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from levelprox._typing import Vector
+from levelprox.certificate import certify
+from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import LevelPart
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
+from levelprox.result import Iterate, StopReason
 
 _ENTRIES = 200_000  # of X, up to which it is tried
 _PROGRAMS = 20
+_SECONDS = 5.0  # that the programs, and the certificate of their end, may take
 _TOLERANCE = 1e-10  # of HiGHS
 _INSIDE = 1e-7  # of the jump of a slope: by how much it is within its bounds at a kink
 _FALLS = 1e-12  # of ψ
@@ -46,6 +51,41 @@ def can_end_at_a_vertex(problem: Problem) -> bool:
     if not isinstance(model, LinearModel) or model.smooth:
         return False
     return model.design.shape[0] * model.design.shape[1] <= _ENTRIES
+
+
+def kkt_vertex(
+    problem: Problem, at: Iterate, null: NullFit, tol: float, with_and_without: bool, seconds_left: Callable[[], float]
+) -> Iterate | None:
+    """Return the iterate at a vertex near x that is certified to be a KKT point; None if none is found.
+
+    Parameters
+    ----------
+    problem : Problem
+    at : Iterate
+        x, with the slopes of smoothing.
+    null : NullFit
+    tol : float
+        On the KKT residual.
+    with_and_without : bool
+        Whether to try without the level first.
+    seconds_left : callable
+        Returns the time that is left.
+    """
+    if at.kinks is None or not can_end_at_a_vertex(problem):
+        return None
+    found = None
+    for with_level in (False, True) if with_and_without else (True,):
+        found = found or vertex_near(problem, at.x, with_level, min(seconds_left(), _SECONDS))
+    if found is None or seconds_left() <= 0:
+        return None
+    certificate = certify(problem, found.x, null, hint=found.slopes, seconds=min(seconds_left(), _SECONDS))
+    if not certificate.kkt <= tol:
+        return None
+    model = cast(LinearModel, problem.objective)
+    gradient = model.design.rmatvec(model.share * found.slopes)
+    kinks = replace(at.kinks, slopes=found.slopes)
+    end = replace(at, x=found.x, psi=found.psi, gradient=gradient, kinks=kinks, margins=None)
+    return replace(end, stop=StopReason.STATIONARY, n_inner=0, n_grad=0, n_proj=0)
 
 
 def vertex_near(problem: Problem, x: Vector, with_level: bool, seconds: float) -> Vertex | None:

@@ -5,7 +5,7 @@ start the next level, and most levels cost one full gradient pass.
 
 Where the constraint is not convex, the path that is followed upward may not have the best KKT points. So
 
-1. at every level features are swapped for the candidates nearest to them (`path_swaps.py`): few tries;
+1. at every level features are swapped for the candidates nearest to them (`Candidates`), with few tries;
 2. at a few levels, the largest first and then halfway between the others, the problem is solved by continuation, too;
    where that is better, it replaces what was there, and the path is followed from there, upward and downward, for as
    long as it is better. Downward the features that cost least are left out, and others swapped.
@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import scipy.sparse
 
 from levelprox._runtime.deadline import TimeLimitError, interrupted, interruptible
+from levelprox._typing import Features, Vector
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time
 from levelprox.methods import Context, Method
@@ -29,16 +31,23 @@ from levelprox.methods.continuation import affordable
 from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
-from levelprox.methods.path_swaps import Candidates
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import Tracker
-from levelprox.problem import Problem
+from levelprox.objectives import Model
+from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate, Result, Status, StopReason
+from levelprox.subset.fit import Fit
+from levelprox.subset.swap_bounds import costs
+from levelprox.subset.swaps import SwapSearch
 
 ANCHORS = 4  # levels at which the problem is solved by continuation, too
 LOWER_SHARE = 1e-7  # of ψ: less is not better
 MAX_GRADIENT_PASSES = 50  # at one level
+_NEAREST = 100  # features outside the solution that are candidates
+_CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen again
+_MOSTLY = 1.5  # times the features that the level can pay for at the cap: with more, most are below the threshold
+_TRIES = 3  # that may fail, before the next level
 
 Steps = Generator["list[Solution | None]", None, None]
 
@@ -51,13 +60,24 @@ class Solution:
     certificate: Certificate
     status: Status
 
+    @classmethod
+    def at(cls, x: Vector, certificate: Certificate, status: Status) -> Solution:
+        """Return the solution at a point."""
+        return cls(scipy.sparse.csr_array(x[None]), certificate, status)
+
     @property
     def psi(self) -> float:
         """ψ at the solution."""
         return self.certificate.psi
 
+    @property
+    def dense(self) -> Vector:
+        """The point as a dense array."""
+        return np.asarray(self.x.todense(), np.float64).ravel()
 
-Found = tuple[list[tuple[Problem, Solution]], int]  # with the passes over all features that it took
+
+Reached = list[tuple[Problem, Solution]]
+Found = tuple[Reached, int]  # with the passes over all features that it took
 
 
 class PathFollowing(Method["list[Solution | None]"]):
@@ -135,7 +155,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self.n_grad += result.n_grad
-        return Solution(scipy.sparse.csr_array(result.x[None]), result.certificate, result.status)
+        return Solution.at(result.x, result.certificate, result.status)
 
     def _anchor(self, i: int) -> Steps:
         """Solve level i by continuation; where that is better, follow the path from there, upward and downward."""
@@ -163,19 +183,19 @@ class PathFollowing(Method["list[Solution | None]"]):
         for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
             if solution is None or solution.status is not Status.SOLVED:
                 continue
-            known = solution.x.todense().ravel()
+            known = solution.dense
             x, gradients = without_negligible(problem, known, self.tol, self.how)
             self.n_grad += gradients
             if x is not known:
                 psi, gradient = problem.objective.value_and_gradient(x)
                 certificate = assemble(problem, x, psi, gradient, self.null)
-                self.best[i] = Solution(scipy.sparse.csr_array(x[None]), certificate, solution.status)
+                self.best[i] = Solution.at(x, certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
         """Return the solution at level i with ψ and its gradient, as a start for the next level."""
         problem, solution = self.problems[i], self.best[i]
         assert solution is not None
-        x = solution.x.todense().ravel()
+        x = solution.dense
         self.n_grad += 1
         psi, gradient = problem.objective.value_and_gradient(x)
         return Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
@@ -202,7 +222,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         status = Status.SOLVED if certificate.kkt <= self.tol else Status.MAX_ITER
         if status is not Status.SOLVED and self.ctx.seconds_left() <= 0:
             status = Status.TIME_LIMIT
-        return Solution(scipy.sparse.csr_array(at.x[None]), certificate, status)
+        return Solution.at(at.x, certificate, status)
 
     def _lowered(self, tracker: Tracker, problem: Problem) -> Iterate | None:
         """Return the solution at a lower level after removing features; None if none need be removed."""
@@ -222,7 +242,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         return known is None or solution.psi < known.psi - LOWER_SHARE * abs(known.psi)
 
 
-class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
+class LevelByLevel(Method[Reached]):
     """For objectives without second-order models: each level is warm-started, and solved again by continuation.
 
     Parameters
@@ -236,16 +256,14 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
     def __init__(self, tol: float, start: str) -> None:
         self.tol, self.start = tol, start
 
-    def init(self, problem: list[Problem], ctx: Context) -> list[tuple[Problem, Solution]]:
+    def init(self, problem: list[Problem], ctx: Context) -> Reached:
         """Take the problems, the same one at rising levels."""
         self.problems, self.ctx = problem, ctx
-        self.found: list[tuple[Problem, Solution]] = []
+        self.found: Reached = []
         self.n_grad = 0
         return self.found
 
-    def steps(
-        self, state: list[tuple[Problem, Solution]], ctx: Context
-    ) -> Generator[list[tuple[Problem, Solution]], None, None]:
+    def steps(self, state: Reached, ctx: Context) -> Generator[Reached, None, None]:
         """Solve one level after another."""
         for problem in self.problems:
             ctx.check()
@@ -254,7 +272,7 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
             self.found.append((problem, solution))
             yield self.found
 
-    def finish(self, state: list[tuple[Problem, Solution]], status: Status, ctx: Context) -> Found:
+    def finish(self, state: Reached, status: Status, ctx: Context) -> Found:
         """Return the levels that were reached, and the gradient passes."""
         if status is Status.INTERRUPTED and not self.found:
             raise KeyboardInterrupt
@@ -267,7 +285,7 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
     def _solved(self, problem: Problem) -> tuple[Solution, int]:
         starts: dict[str, LevelOptions] = {}
         if self.found:
-            starts["carried"] = LevelOptions(tol=self.tol, x0=self.found[-1][1].x.todense().ravel())
+            starts["carried"] = LevelOptions(tol=self.tol, x0=self.found[-1][1].dense)
         if not self.found or self.start != "direct":
             starts["anew"] = LevelOptions(tol=self.tol, start=self.start)
         results = list[Result]()
@@ -277,8 +295,7 @@ class LevelByLevel(Method["list[tuple[Problem, Solution]]"]):
         if any(result.status is Status.INTERRUPTED for result in results):
             raise KeyboardInterrupt
         best = min(results, key=lambda result: result.psi)
-        solution = Solution(scipy.sparse.csr_array(best.x[None]), best.certificate, best.status)
-        return solution, sum(result.n_grad for result in results)
+        return Solution.at(best.x, best.certificate, best.status), sum(result.n_grad for result in results)
 
 
 def _halfway(m: int, most: int) -> Iterator[int]:
@@ -292,3 +309,91 @@ def _halfway(m: int, most: int) -> Iterator[int]:
         middle = -place + gap // 2
         taken.append(middle)
         yield middle
+
+
+class Candidates:
+    """The features nearest to being taken in, with their columns.
+
+    Parameters
+    ----------
+    how : SolverOptions
+    tolerance : float
+        How well each set is fitted: on ‖∇ψ‖∞ over its features.
+    """
+
+    def __init__(self, how: SolverOptions, tolerance: float) -> None:
+        self.how, self.tolerance = how, tolerance
+        self.features, self.settled = np.empty(0, np.intp), np.empty(0, np.intp)
+        self.swaps: SwapSearch | None = None
+
+    def as_state(self) -> dict[str, Any]:
+        """Return the state of the candidates as plain data, without their columns."""
+        swaps = None if self.swaps is None else self.swaps.as_state()
+        return {"features": self.features, "settled": self.settled, "swaps": swaps}
+
+    def take(self, state: dict[str, Any], problem: Problem) -> None:
+        """Go on from what `as_state` gave."""
+        self.features, self.settled, self.swaps = state["features"], state["settled"], None
+        if state["swaps"] is not None:
+            self.swaps = self._among(problem, state["swaps"]["best"])
+            self.swaps.take(state["swaps"])
+
+    def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
+        """Return a better feasible point with features removed and swapped; None if few trials find none.
+
+        As many features as the level allows at the cap are refitted, of any size. `at` has its gradient and need not
+        satisfy the level; with a larger number `had`, so many of its features are tried, and those with the least cost
+        are left out.
+        """
+        most, sizes = affordable(problem), problem.sizes(at.x)
+        if not (most and isinstance(problem.objective, Model)):
+            return None
+        support = problem.counted(np.flatnonzero(sizes))
+        chosen = support[np.argsort(-sizes[support], kind="stable")][: max(most, had)]
+        chosen = np.union1d(chosen, problem.unpenalized).astype(np.intp)
+        few = 0 < support.size <= _MOSTLY * max(most, had) + 1  # else refits, which leave out the level, say little
+        if not few or (had <= most and np.array_equal(chosen, self.settled)):
+            return None
+        try:
+            return self._improved(problem, at, chosen, most)
+        except TimeoutError:
+            return None
+
+    def _improved(self, problem: Problem, at: Iterate, chosen: Features, most: int) -> Vector | None:
+        swaps = self._around(problem, at, chosen)
+        begin = swaps.fitted(np.searchsorted(self.features, chosen).astype(np.intp), self._fit(problem, at.x))
+        kept = _dearest(swaps.problem, begin, most)
+        before = begin if kept.size == begin.features.size else swaps.fitted(kept, begin)
+        after = swaps.improved(before)
+        self.settled = self.features[after.features]
+        if after is begin and not after.psi < at.psi:
+            return None
+        return problem.cut(problem.spread(self.settled, after.x))
+
+    def _around(self, problem: Problem, at: Iterate, chosen: Features) -> SwapSearch:
+        """Swap features among the chosen features and those outside with the largest gradients."""
+        size = problem.sizes(at.gradient).copy()
+        size[chosen] = np.inf
+        nearest = np.argsort(-size, kind="stable")[: chosen.size + _NEAREST]
+        if self.swaps is None or not np.all(np.isin(nearest[: chosen.size + _CLOSEST], self.features)):
+            self.features = np.sort(nearest)
+            self.swaps = self._among(problem, self._fit(problem, at.x))
+        return self.swaps
+
+    def _among(self, problem: Problem, start: Fit) -> SwapSearch:
+        part = problem.restrict(self.features)
+        return SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
+
+    def _fit(self, problem: Problem, x: Vector) -> Fit:
+        """Return the candidates' part of a point, as the start of a refit."""
+        x = x[problem.coordinates(self.features)]
+        inside = np.flatnonzero(problem.sizes(x))
+        return Fit(inside, x[problem.coordinates(inside)], np.inf, np.empty(0))
+
+
+def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
+    """Return the features of a fit without those that cost least to remove, so that `most` penalized ones are left."""
+    surplus = part.counted(fit.features).size - most
+    if surplus <= 0:
+        return fit.features
+    return np.delete(fit.features, np.argsort(costs(part, fit), kind="stable")[:surplus])

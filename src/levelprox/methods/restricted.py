@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, end_now
-from levelprox._typing import Vector
+from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
 from levelprox.methods.kkt_newton import polish
@@ -105,6 +105,26 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Tolerance, how: 
     except TimeLimitError:
         pass  # the limit has passed, and the caller sees that
     return at
+
+
+def solve_over(problem: Problem, W: Features, x: Vector, enough: Tolerance, how: SolverOptions) -> Iterate:
+    """Return the solution of the restriction to the features in W, started at x: an iterate over these features."""
+    part, places = problem.restrict(W), problem.coordinates(W)
+    psi, gradient = part.objective.value_and_gradient(x[places])
+    return solve_restriction(part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), enough, how)
+
+
+def fit_without_level(problem: Problem, x: Vector, tolerance: float, how: SolverOptions) -> Vector | None:
+    """Return the fit of the features of x, and of the unpenalized ones, without a level, if it satisfies the level.
+
+    None if φ has no cap, so that a level is always felt.
+    """
+    W = np.union1d(problem.support(x), problem.unpenalized)
+    total = problem.constraint.cap * (W.size if problem.weights is None else float(problem.weights[W].sum()))
+    if not np.isfinite(total):
+        return None
+    fitted = problem.spread(W, solve_over(problem.at_level(total + 1), W, x, Tolerance(tolerance), how).x)
+    return fitted if problem.is_feasible(fitted) else None
 
 
 def _from_zero(problem: Problem, start: Iterate) -> Iterate:

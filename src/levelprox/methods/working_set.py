@@ -22,7 +22,7 @@ from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
-from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, solve_restriction
+from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, solve_over, solve_restriction
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -197,14 +197,7 @@ class Tracker:
 
 def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: SolverOptions) -> WorkingSet:
     """Solve the restriction to a given working set from x, and compute the full gradient."""
-    part, places = problem.restrict(W), problem.coordinates(W)
-    psi, gradient = part.objective.value_and_gradient(x[places])
-    small = solve_restriction(
-        part,
-        Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature),
-        Tolerance(_ENOUGH * tolerance),
-        how,
-    )
+    small = solve_over(problem, W, x, Tolerance(_ENOUGH * tolerance), how)
     new = _seen(problem, W, small, how.most)
     if _is_unseen(new):
         return WorkingSet(new, W, math.inf, new.multiplier)

@@ -158,7 +158,7 @@ class Objective(ABC):
         return 1
 
     def gradient_error(self, x: Vector) -> float:
-        """Standard error of ‖∇ψ(x)‖ where `value_and_gradient` averages over samples; 0 where it is exact."""
+        """Return standard error of ‖∇ψ(x)‖ where `value_and_gradient` averages over samples; 0 where it is exact."""
         return 0.0
 
     def disagreement(self, x: Vector, value: float, gradient: Vector) -> str:
@@ -166,11 +166,11 @@ class Objective(ABC):
         return ""
 
     def advice(self) -> str:
-        """A sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
+        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
         return ""
 
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
-        """The set of subgradients at x where it is more than one; None where ψ is differentiable.
+        """Return the set of subgradients at x where it is more than one; None where ψ is differentiable.
 
         `hint` holds slopes of the samples, perhaps right ones: where to start looking for the best subgradient.
         """
@@ -249,4 +249,4 @@ class Curved(Objective):
 
     @abstractmethod
     def hessian_diagonal_of(self, z: Margins, convex: bool) -> Vector:
-        """The diagonal of that matrix."""
+        """Return the diagonal of that matrix."""

@@ -118,7 +118,7 @@ class ByClass(Model):
 
 
 def _classes(labels: ArrayLike, n: int, known: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes, sorted, and the place of each label among them; where none are known, the different labels."""
+    """Return the classes, sorted, and the place of each label among them; by default the different labels."""
     given = _check_kind("labels", labels)
     if given.shape != (n,):
         raise InvalidInputError(f"labels must have shape ({n},), one for each sample, got {given.shape}")

@@ -34,6 +34,7 @@ class ColumnSquares(NamedTuple):
 
     @classmethod
     def of(cls, squares: Vector) -> ColumnSquares:
+        """Check the user's ridge for a loss: a number, or one for each feature, with or without the intercept's."""
         squares = squares[squares > 0]
         if not squares.size:
             return cls(0.0, 0.0, 1.0, 1.0)
@@ -144,7 +145,7 @@ class FeatureScale:
         return cls(size, magnitude, np.zeros_like(squares) if means is None else means, int(ones[0]), root)
 
     def restrict(self, W: NDArray[np.intp]) -> FeatureScale:
-        """The same for some features, in units of the same typical column."""
+        """Return the same for some features, in units of the same typical column."""
         place = np.empty(0) if self.intercept is None else np.flatnonzero(np.equal(W, self.intercept))
         if self.mean is None or not place.size:
             return FeatureScale(self.size[W], self.magnitude[W], typical=self.typical)
@@ -170,7 +171,7 @@ class FeatureScale:
         return max(float(np.max(sizes, initial=0.0)) + shift, 1.0)
 
     def pulled_back(self, v: Vector, centred: bool = True) -> Vector:
-        """The adjoint of `measured`, for features of one coefficient each."""
+        """Return the adjoint of `measured`, for features of one coefficient each."""
         out = v / self.size
         if centred and self.mean is not None and self.intercept is not None:
             out[self.intercept] -= float(np.sum(self.mean * (v / self.size)))

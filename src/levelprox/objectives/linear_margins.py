@@ -80,21 +80,26 @@ class LinearMargins(Model):
 
     @property
     def origin(self) -> Vector:
+        """The margins at x = 0."""
         origin = np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
         return self.with_tail(origin, np.zeros(self.dimension))
 
     def moved(self, dx: Vector) -> Vector:
+        """Return A·dx: how the margins change with x."""
         return self.with_tail(self.design.matvec(dx), dx)
 
     def value_of(self, z: Vector) -> float:
+        """Return F(z)."""
         psi = _kernels.loss_value(*self.loss.kernel, self.of_samples(z), self.target, self.sample_weight)
         return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
 
     def gradient_of(self, z: Vector) -> Vector:
+        """Return A'∇F(z)."""
         gradient = self.design.rmatvec(self.slope_of(z))
         return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
 
     def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        """Return margins, gradient and, if requested, the convex Hessian after a step dx, in few passes."""
         z, gradient = z.copy(), np.zeros(self.dimension)
         hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
         for rows, block in self.design.row_blocks():
@@ -113,9 +118,11 @@ class LinearMargins(Model):
         return z, gradient, hessian
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        """Return A'∇²F(z)A, of shape (dimension, dimension); if `convex` with |ℓ''| for ℓ'', so that it is PSD."""
         return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
         bend = self.bend_of(z, convex)
         if self.ridge is None:
             return lambda v: self.design.rmatvec(bend * self.design.matvec(v))
@@ -123,10 +130,12 @@ class LinearMargins(Model):
         return lambda v: self.design.rmatvec(bend * self.design.matvec(v)) + held * v
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        """Return the diagonal of that matrix."""
         squares = self.design.column_squares(self.bend_of(z, convex))
         return squares if self.ridge is None else squares + self.ridge.curvatures()
 
     def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+        """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count)."""
         bend = self.bend_of(z, convex)
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
@@ -148,12 +157,14 @@ class LinearMargins(Model):
         return cross
 
     def gradient_squares_of(self, z: Vector) -> Vector:
+        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
         share = self.share
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             squares = np.where(share > 0, self.slope_of(z) ** 2 / share, 0.0)
         return self.design.column_squares(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
 
     def feature_hessians_of(self, z: Vector) -> Matrix:
+        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
         return self.hessian_diagonal_of(z, True)[:, None, None]
 
     def _left_out(self, A: Matrix, z: Vector, rows: slice, inverse: Matrix, without: Vector) -> Vector:

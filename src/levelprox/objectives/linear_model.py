@@ -117,11 +117,13 @@ class LinearModel(LinearMargins):
         return self.design.row_squares()
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
         gradient, point = np.empty(self.dimension), self._point(x)
         psi = self.kernel.value_and_gradient(point, gradient)
         return self._and_ridge(psi, gradient, point)
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
+        """Return ψ(x) as it is reported, where `psi` was computed for it."""
         features = np.flatnonzero(x)
         if not features.size:
             return psi
@@ -149,6 +151,7 @@ class LinearModel(LinearMargins):
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
+        """In which units ∇ψ is measured, feature by feature; None where nothing is known of the features."""
         assert self._column_squares  # a norm that overflows is an error
         means = self.design.weighted_sums(self.share) if self.design.ones.size else None
         return FeatureScale.of_moments(self._squares, means, self.design.ones)
@@ -167,6 +170,7 @@ class LinearModel(LinearMargins):
 
     @property
     def bounded_curvature(self) -> bool:
+        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
         return not self.smooth or math.isfinite(self.loss.smoothness)
 
     @property
@@ -191,7 +195,7 @@ class LinearModel(LinearMargins):
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
 
     def with_loss(self, loss: Loss) -> LinearModel:
-        """The same model with another loss, for the same kind of targets."""
+        """Return the same model with another loss, for the same kind of targets."""
         other = copy.copy(self)
         other.loss = loss
         other.smooth = other.curved = loss.smooth
@@ -201,7 +205,7 @@ class LinearModel(LinearMargins):
         return other
 
     def first_guess(self) -> Vector:
-        """The origin; the intercept of a loss of residuals that is not quadratic starts at the median.
+        """Return the origin; the intercept of a loss of residuals that is not quadratic starts at the median.
 
         Far from its targets such a loss is a line or flatter, and says nothing of how far they are.
         """
@@ -216,6 +220,7 @@ class LinearModel(LinearMargins):
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
+        """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
         direction = self.design.matvec(x)
         falls, counts = self.loss.decreases_forever(direction, self.target), self.share > 0
         rises = bool(np.any(~falls & (direction != 0) & counts))
@@ -223,6 +228,7 @@ class LinearModel(LinearMargins):
 
     @property
     def bounded_by_zero(self) -> bool:
+        """Whether ψ ≥ 0 everywhere."""
         return self.loss.kind in ("regression", "margin")
 
     def column_noise(self) -> Vector | None:
@@ -267,11 +273,12 @@ class LinearModel(LinearMargins):
         return values if self.sample_weight is None else values[self.sample_weight > 0]
 
     def with_envelope(self, width: float, slopes: Vector) -> LinearModel:
-        """The model with its loss smoothed over `width`, and margins shifted by width · slopes."""
+        """Return the model with its loss smoothed over `width`, and margins shifted by width · slopes."""
         shift = width * slopes if self.offset is None else self.offset + width * slopes
         return LinearModel(self.design, self.target, self.loss.smoothed(width), self.sample_weight, shift)
 
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
+        """Return the set of subgradients at x where it is more than one; None where ψ is differentiable."""
         if self.smooth:
             return None
         z, near, share = self.margins(x), self.near_a_kink(x), self.share
@@ -301,6 +308,7 @@ class LinearModel(LinearMargins):
         return ColumnSquares.of(squares)
 
     def advice(self) -> str:
+        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
         spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)
         return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 

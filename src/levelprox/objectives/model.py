@@ -184,22 +184,27 @@ class Model(Curved):
 
     @property
     def dimension(self) -> int:
+        """Number of coordinates d."""
         return self.design.shape[1] * self.width
 
     @property
     def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
         return self.design.shape[0] * self.width
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:
+        """Features that are never penalized, for any weight: the intercept, if there is one."""
         return self.design.ones.astype(np.intp, copy=False)
 
     @property
     def convex(self) -> bool:
+        """Whether ψ is known to be convex; cheap, where `weak_convexity` may need passes over the data."""
         return bool(self.loss.weak_convexity == 0)
 
     @property
     def attained(self) -> bool:
+        """Whether ψ is known to have a minimiser, as far as its loss decides that."""
         held = self.ridge is not None and bool(np.all(np.delete(self.ridge.own, self.unpenalized) > 0))
         return bool(self.loss.attained) or held
 
@@ -215,6 +220,7 @@ class Model(Curved):
 
     @property
     def convex_start(self) -> Self | None:
+        """For ψ that is not convex, a convex one whose minimisers lead to good minima of it, where one is known."""
         return None
 
     @cached_property
@@ -304,6 +310,7 @@ class Model(Curved):
     # --- far out, and without a sample
 
     def is_separated(self, x: Vector) -> bool:
+        """Return whether ψ decreases without bound along the ray through x: no minimiser exists without a level."""
         if self.loss.attained or (self.ridge is not None and self.ridge.holds(x)):
             return False
         if self.convex:

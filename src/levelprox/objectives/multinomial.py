@@ -87,6 +87,7 @@ class MultinomialModel(ByClass):
         return _kernels.MultinomialModel(kernel, self.width, self.target, self.sample_weight, self.offset)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
         point, kernel = self._point(x), self.kernel
         if not isinstance(kernel, _kernels.MultinomialModel):
             return self._by_products(point)
@@ -108,14 +109,17 @@ class MultinomialModel(ByClass):
 
     @property
     def of_one_class(self) -> LinearModel:
+        """A model over the same X and with the same weights, for quantities that do not depend on the classes."""
         return self.one_class
 
     @property
     def weak_convexity(self) -> float:
+        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
         return 0.0
 
     @property
     def bounded_curvature(self) -> bool:
+        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
         return True
 
     @property
@@ -135,9 +139,11 @@ class MultinomialModel(ByClass):
         return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
 
     def advice(self) -> str:
+        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
         return self.one_class.advice()
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
+        """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
         direction = self._products(x)
         if self.sample_weight is not None:
             direction = direction[self.sample_weight > 0]
@@ -149,10 +155,12 @@ class MultinomialModel(ByClass):
     # --- second order
 
     def value_of(self, z: Matrix) -> float:
+        """Return F(z)."""
         psi = Multinomial.value(self.of_samples(z), self.target, self.sample_weight)
         return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
 
     def gradient_of(self, z: Matrix) -> Vector:
+        """Return A'∇F(z)."""
         gradient = self._pulled_back(Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight))
         return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
 
@@ -170,7 +178,7 @@ class MultinomialModel(ByClass):
         return self.bent_by_ridge(hessian.reshape(d * K, d * K))
 
     def _hessian_by_array(self, z: Matrix, columns: Matrix) -> Matrix:
-        """The same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
+        """Return the same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
         rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self.share))
         (n, d), K = columns.shape, self.width
         hessian, own = np.zeros((d * K, d * K)), np.zeros((K, d, d))
@@ -200,7 +208,7 @@ class MultinomialModel(ByClass):
         return np.array([self.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
 
     def over(self, X: Matrix) -> Self:
-        """The same samples with other columns, those of X, which are few; the ridge is that of the features."""
+        """Return the same samples with other columns, those of X, which are few; the ridge is that of the features."""
         model = super().over(X)
         model.array = np.asarray(X, np.float64, order="F")
         return model
@@ -218,6 +226,7 @@ class MultinomialModel(ByClass):
             return np.asarray(self.array.T @ r, order="C").ravel()
 
     def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
+        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
         p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
         if self.ridge is None:
             return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v)))
@@ -225,6 +234,7 @@ class MultinomialModel(ByClass):
         return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v))) + held * v
 
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
+        """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count)."""
         p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
         cross = np.empty((self.dimension, count), order="F")
         for j, move in enumerate(moves):
@@ -234,6 +244,7 @@ class MultinomialModel(ByClass):
         return cross
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
+        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
         slopes = Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight)
         share = self.share[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -241,6 +252,7 @@ class MultinomialModel(ByClass):
         return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
+        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
         blocks = self._feature_hessians_of_samples(z)
         return blocks if self.ridge is None else blocks + self.ridge.curvatures()[:, None, None] * np.eye(self.width)
 
@@ -262,6 +274,7 @@ class MultinomialModel(ByClass):
         return blocks
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
+        """Return the diagonal of that matrix."""
         p, share = Multinomial.probabilities(self.of_samples(z)), self.share
         by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.width)]
         diagonal = np.stack(by_class, axis=1).ravel()

@@ -86,7 +86,7 @@ class OneVsRestModel(ByClass):
         self.parts = self._parts()
 
     def _parts(self) -> tuple[LinearModel, ...]:
-        """The models of the classes; all but their targets and offsets is one and the same."""
+        """Return the models of the classes; all but their targets and offsets is one and the same."""
         ridge = 0.0 if self.ridge is None else self.ridge.strength
         pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight, ridge=ridge)
         pattern.sample_weight = self.sample_weight
@@ -106,6 +106,7 @@ class OneVsRestModel(ByClass):
         return other
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
         point = self._point(x)
         if self.design.shape[1] > _NARROW:
             z = self.margins(point)
@@ -115,6 +116,7 @@ class OneVsRestModel(ByClass):
 
     @property
     def origin(self) -> Matrix:
+        """The margins at x = 0."""
         shape = (self.design.shape[0], self.width)
         origin = np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
         return self.with_tail(origin, np.zeros(self.dimension))
@@ -125,7 +127,7 @@ class OneVsRestModel(ByClass):
         return None if self.loss.convex_start is None else self.with_loss(self.loss.convex_start)
 
     def with_loss(self, loss: Loss) -> Self:
-        """The same model with another margin loss."""
+        """Return the same model with another margin loss."""
         other = copy.copy(self)
         other.loss = _margin_loss(loss)
         other.smooth = other.curved = loss.smooth
@@ -134,6 +136,7 @@ class OneVsRestModel(ByClass):
 
     @property
     def of_one_class(self) -> LinearModel:
+        """A model over the same X and with the same weights, for quantities that do not depend on the classes."""
         return self.parts[0]
 
     # --- what is known of ψ: the classes share X, and with it all that does not depend on their targets
@@ -145,6 +148,7 @@ class OneVsRestModel(ByClass):
 
     @property
     def bounded_curvature(self) -> bool:
+        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
         return self.parts[0].bounded_curvature
 
     @property
@@ -159,6 +163,7 @@ class OneVsRestModel(ByClass):
 
     @property
     def bounded_jumps(self) -> bool:
+        """Whether `nonsmoothness` is finite; cheap, where M itself may need passes over the data."""
         return math.isfinite(self.loss.jump)
 
     @property
@@ -172,18 +177,22 @@ class OneVsRestModel(ByClass):
         return self.parts[0].curvature
 
     def advice(self) -> str:
+        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
         return self.parts[0].advice()
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
+        """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
         each = [part.ray_trend(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
         return any(falls for falls, _ in each), any(rises for _, rises in each)
 
     # --- second order
 
     def value_of(self, z: Matrix) -> float:
+        """Return F(z)."""
         return math.fsum(part.value_of(margins) for part, margins in self._by_class(z))
 
     def gradient_of(self, z: Matrix) -> Vector:
+        """Return A'∇F(z)."""
         return self._flat([part.gradient_of(margins) for part, margins in self._by_class(z)])
 
     def evaluated(self, z: Matrix, dx: Vector, with_hessian: bool) -> tuple[Matrix, Vector, Matrix | None]:
@@ -224,6 +233,7 @@ class OneVsRestModel(ByClass):
         return hessian.reshape(d * K, d * K)
 
     def hessian_product_of(self, z: Matrix, convex: bool) -> Callable[[Vector], Vector]:
+        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
         products = [part.hessian_product_of(margins, convex) for part, margins in self._by_class(z)]
 
         def product(v: Vector) -> Vector:
@@ -234,6 +244,7 @@ class OneVsRestModel(ByClass):
         return product
 
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool) -> Matrix:
+        """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count)."""
         bends = [part.bend_of(margins, convex) for part, margins in self._by_class(z)]
         cross = np.zeros((self.dimension, count), order="F")
         for j, move in enumerate(moves):
@@ -244,13 +255,16 @@ class OneVsRestModel(ByClass):
         return cross
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
+        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
         return self._flat([part.gradient_squares_of(margins) for part, margins in self._by_class(z)])
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
+        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
         diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.width)
         return np.asarray(diagonal[:, :, None] * np.eye(self.width))
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool) -> Vector:
+        """Return the diagonal of that matrix."""
         return self._flat([part.hessian_diagonal_of(margins, convex) for part, margins in self._by_class(z)])
 
     def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
@@ -260,11 +274,11 @@ class OneVsRestModel(ByClass):
         return np.asarray(np.sum(each, axis=0), np.float64)
 
     def _by_class(self, z: Matrix) -> Iterable[tuple[LinearModel, Vector]]:
-        """The model of each class with its margins."""
+        """Return the model of each class with its margins."""
         return zip(self.parts, np.ascontiguousarray(z.T), strict=True)
 
     def _flat(self, by_class: list[Vector]) -> Vector:
-        """A vector of coordinates of B, from those of each class."""
+        """Return a vector of coordinates of B, from those of each class."""
         return np.stack(by_class, axis=1).ravel()
 
     def __repr__(self) -> str:

@@ -63,19 +63,23 @@ class Quadratic(Curved):
 
     @property
     def feature_scale(self) -> FeatureScale | None:
+        """In which units ∇ψ is measured, feature by feature; None where nothing is known of the features."""
         return self._feature_scale
 
     @property
     def dimension(self) -> int:
+        """Number of coordinates d."""
         return self.center.size
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
         move = x - self.center
         with np.errstate(over="ignore", invalid="ignore"):  # a step along which Q hardly bends; who made it sees inf
             bent = self.hessian @ move
             return self.value + float(np.sum(move * (self.gradient + bent / 2))), self.gradient + bent
 
     def restrict(self, W: NDArray[np.intp]) -> Quadratic:
+        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
         coordinates = (np.asarray(W)[:, None] * self.width + np.arange(self.width)).ravel()
         at_zero = np.where(np.isin(np.arange(self.dimension), coordinates), self.center, 0.0)
         value, gradient = self.value_and_gradient(at_zero)  # the others are held at zero
@@ -90,6 +94,7 @@ class Quadratic(Curved):
 
     @property
     def weak_convexity(self) -> float:
+        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
         return 0.0
 
     @cached_property
@@ -105,25 +110,33 @@ class Quadratic(Curved):
 
     @property
     def n_margins(self) -> int:
+        """How many margins there are: the Hessian has at most this rank."""
         return self.dimension
 
     def margins(self, x: Vector) -> Vector:
+        """Return z = Ax + o."""
         return x
 
     def moved(self, dx: Vector) -> Vector:
+        """Return A·dx: how the margins change with x."""
         return dx
 
     def value_of(self, z: Vector) -> float:
+        """Return F(z)."""
         return self.value_and_gradient(z)[0]
 
     def gradient_of(self, z: Vector) -> Vector:
+        """Return A'∇F(z)."""
         return self.value_and_gradient(z)[1]
 
     def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        """Return A'∇²F(z)A, of shape (dimension, dimension); if `convex` with |ℓ''| for ℓ'', so that it is PSD."""
         return self.hessian
 
     def hessian_product_of(self, z: Vector, convex: bool) -> Callable[[Vector], Vector]:
+        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
         return lambda v: self.hessian @ v
 
     def hessian_diagonal_of(self, z: Vector, convex: bool) -> Vector:
+        """Return the diagonal of that matrix."""
         return np.ascontiguousarray(np.diagonal(self.hessian))

@@ -139,7 +139,7 @@ def blocks(objective: LinearModel, chosen: Features | None = None) -> Iterator[M
 
 
 def _entries(design: Design, rows: slice | Features) -> Matrix:
-    """Some rows of a design, copied, the column of ones first, and with one more column at the end."""
+    """Return some rows of a design, copied, the column of ones first, and with one more column at the end."""
     first = design.ones.size
     base = design.base if isinstance(design, InterceptDesign) else design
     center = scale = None

@@ -49,18 +49,22 @@ class Declared(Objective):
 
     @property
     def dimension(self) -> int:
+        """Number of coordinates d."""
         return self._dimension
 
     @property
     def weak_convexity(self) -> float:
+        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
         return self._weak_convexity
 
     @property
     def smoothness(self) -> float:
+        """L: how fast ∇ψ can change. inf where it is not known."""
         return self._smoothness
 
     @property
     def nonsmoothness(self) -> float:
+        """M: how far subgradients can jump. 0 for differentiable ψ, inf where it is not known."""
         return self._nonsmoothness
 
     @property
@@ -74,7 +78,7 @@ class Declared(Objective):
         return max(self._weak_convexity, self._nonsmoothness**2 / value if 0 < value < np.inf else 1.0)
 
     def checked_gradient(self, gradient: object) -> Vector:
-        """A copy of the user's gradient in float64, of the right shape; NaN and infinities are passed on."""
+        """Return a copy of the user's gradient in float64, of the right shape; NaN and infinities are passed on."""
         slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
         if slope.shape != (self._dimension,):
             raise InvalidInputError(f"the gradient must have shape ({self._dimension},), got {slope.shape}")
@@ -82,7 +86,7 @@ class Declared(Objective):
 
     @staticmethod
     def checked_value(value: object) -> float:
-        """The user's value as a float; NaN and infinities are passed on."""
+        """Return the user's value as a float; NaN and infinities are passed on."""
         number = real_array("the value", value)
         if number.ndim != 0:
             raise InvalidInputError(f"the value must be a real number, got an array of shape {number.shape}")
@@ -169,6 +173,7 @@ class Function(Declared):
         )
 
     def restrict(self, W: NDArray[np.intp]) -> Function:
+        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
         W = np.arange(self._dimension)[W]
 
         def on_w(x_w: Vector) -> tuple[float, Vector]:
@@ -256,14 +261,17 @@ class Stochastic(Declared):
 
     @property
     def noise(self) -> float:
+        """σ of one sample of the gradient. inf where it is not known, or cannot be bounded."""
         return self._noise
 
     @property
     def evaluation_cost(self) -> int:
+        """How many samples `value_and_gradient` takes where it averages over them; 1 where it is exact."""
         return self.samples if self.exact is None else 1
 
     @cached_property
     def curvature(self) -> float:
+        """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
         return self._smoothness or self._spread_over_values()
 
     def sample(self, x: Vector, rng: np.random.Generator) -> Vector:
@@ -278,11 +286,13 @@ class Stochastic(Declared):
         return value, gradient
 
     def gradient_error(self, x: Vector) -> float:
+        """Return standard error of ‖∇ψ(x)‖ where `value_and_gradient` averages over samples; 0 where it is exact."""
         if self.exact is not None:
             return 0.0
         return self._averages(x)[2]
 
     def restrict(self, W: NDArray[np.intp]) -> Stochastic:
+        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
         W = np.arange(self._dimension)[W]
 
         def on_w(x_w: Vector, rng: np.random.Generator) -> Vector | tuple[float, Vector]:

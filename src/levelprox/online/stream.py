@@ -1,6 +1,6 @@
 """A model kept up to date from batches, with at most k features after every batch.
 
-A batch of weight m with the loss ψ_B is combined with a model of the previous batches (`past_batches.py`): x becomes
+A batch of weight m with the loss ψ_B is combined with a model of the previous batches (`batch_problem.py`): x becomes
 
     argmin  α ψ_B(x) + (1 − α) [⟨g, x − x°⟩ + ½ (x − x°)'H(x − x°)] + ½ ρ ‖x − x°‖²,      α = m/(m + M),
 
@@ -24,18 +24,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox._validation import finite, positive, real_array, whole
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.online.past_batches import Recollection, coordinates
-from levelprox.online.proximal_refit import Proximal
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Features = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+from levelprox.online.batch_problem import PastBatches, Proximal, coordinates
 
 _PRIOR = 1.0  # samples that the term with ρ is worth
 _LEAST = 1e-9  # of the curvature: the least ρ, which keeps equal columns apart
@@ -89,7 +84,7 @@ class Stream:
         self.memory = memory if memory == math.inf else positive("memory", memory)
         self.x: Vector | None = None
         self._unpenalized: Features = np.empty(0, np.intp)
-        self._past = Recollection(0, 1)
+        self._past = PastBatches(0, 1)
         self._always: Features = np.empty(0, np.intp)
         self._bounded: Mask = np.empty(0, np.bool_)
         self._since = math.inf  # samples since features were last swapped, or might have been
@@ -161,10 +156,10 @@ class Stream:
         self._always = np.union1d(self.keep, model.unpenalized).astype(np.intp)
         self._bounded = np.zeros(model.dimension, np.bool_)
         self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
-        self._past = Recollection(model.dimension, model.width)
+        self._past = PastBatches(model.dimension, model.width)
 
     def _exchanged(self, model: Model, m: float) -> Vector:
-        """The next point; the one before it where ψ_B is not finite anywhere near."""
+        """Return the next point; the one before it where ψ_B is not finite anywhere near."""
         assert self.x is not None
         past, x = self._past, _finite_start(model, self.x)
         if x is None:
@@ -194,7 +189,7 @@ class Stream:
         return trial.x
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
-        """The features of x, and those outside with the largest expected gain."""
+        """Return the features of x, and those outside with the largest expected gain."""
         past, width = self._past, self._past.width
         inside = np.union1d(self._always, np.flatnonzero(x) // width).astype(np.intp)
         count = min(max(self.k, _WAITING[0]), _WAITING[1], x.size // width - inside.size) if self.k else 0
@@ -223,7 +218,7 @@ class Stream:
         share, places = m / (past.weight + m), coordinates(pool, width)
         part = model.restrict(pool)
         H = past.hessian(part.hessian_of(part.margins(x[places]), True), m)
-        bend = share * part.curvature + (1 - share) * past.bend
+        bend = share * part.curvature + (1 - share) * past.curvature
         metric = (1 - share) * H
         own = np.diag_indices_from(metric)
         if part.self_concordance > 0:
@@ -255,10 +250,10 @@ class Stream:
             inside = np.zeros((trial.x.size // past.width, past.width), np.bool_)
             inside[self._always] = inside[np.flatnonzero(trial.x) // past.width] = True
             past.take_in(trial.part.hessian_of(z, True), gradient, diagonal, inside.ravel(), m)
-            past.bend = trial.bend
+            past.curvature = trial.curvature
 
     def _smoothed(self, model: Model, m: float) -> Model:
-        """The envelope of a loss with kinks, as wide as residuals have been, batch by batch; a smooth ψ itself."""
+        """Return the envelope of a loss with kinks, as wide as residuals of all batches; a smooth ψ itself."""
         if model.smooth:
             return model
         assert isinstance(model, LinearModel | OneVsRestModel) and self.x is not None
@@ -294,7 +289,7 @@ class _Trial:
     part: Model
     gradient: Vector
     past: Matrix
-    bend: float
+    curvature: float
 
 
 def _noise(squares: Vector, bend: Vector) -> float:
@@ -320,13 +315,13 @@ def _is_bent_back(model: Model) -> bool:
 
 
 def _by_class(model: LinearModel | OneVsRestModel, z: Vector) -> Iterator[tuple[LinearModel, Vector]]:
-    """The model of each class with its margins."""
+    """Return the model of each class with its margins."""
     parts = (model,) if isinstance(model, LinearModel) else model.parts
     return zip(parts, z.reshape(z.shape[0], -1).T, strict=True)
 
 
 def _median(values: Vector, weight: Vector | None) -> float:
-    """The least value such that values up to it have half of the weight."""
+    """Return the least value such that values up to it have half of the weight."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(np.ones(values.size) if weight is None else weight[order])
     return float(values[order[np.searchsorted(total, total[-1] / 2)]])

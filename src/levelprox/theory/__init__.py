@@ -4,20 +4,16 @@ from levelprox.certificate.degenerate import common_unit, degenerate_distance, d
 from levelprox.theory.complexity import (
     Bounds,
     FiniteSum,
-    Parameters,
     acsa_bound,
     acsa_bound_paper,
     complexity_main,
     composite,
-    convex,
     corollary,
-    draw_k_hat,
     finite_sum_convex,
     finite_sum_nonconvex,
-    nonconvex,
-    proximal,
 )
 from levelprox.theory.dual import dual_bound, eta0, eta0_scad, room, uniform_dual_bound, z, z_paper
+from levelprox.theory.paper_settings import Parameters, convex, draw_k_hat, nonconvex, proximal
 
 __all__ = [
     "Bounds",

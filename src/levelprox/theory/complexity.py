@@ -1,158 +1,19 @@
-"""Parameters and guarantees: Theorem "complexity_main", its two corollaries, AC-SA, the remark on finite sums.
+"""Guarantees: Theorem "complexity_main", its two corollaries, AC-SA, the remark on finite sums.
 
-The two corollaries have one form: for any γ > μ take ρ = (γ − μ)/2 and
-
-    T_k = ⌈max{2√((L + γ)/ρ), K(M + σ)}⌉,      then      Z = Σ ζ_k ≤ 8(M + σ)/(γ − μ).
-
-γ = 3μ gives the corollary for nonconvex ψ, γ = βL the one for convex ψ; if L = 0 as well, any γ > 0 is valid.
+The settings under which the corollaries hold are in paper_settings.py.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from levelprox._validation import real, whole
 from levelprox.exceptions import InvalidInputError
 
-
-@dataclass(frozen=True)
-class Parameters:
-    """Settings of LCPP with AC-SA for K outer steps under which the corollaries hold.
-
-    Parameters
-    ----------
-    gamma, rho : float
-        γ, and ρ of the inexactness E[ψ_k(x^k) − ψ_k(x̄^k)] ≤ ρ/2 ‖x̄^k − x^{k−1}‖² + ζ_k.
-    steps : int
-        T_k ≥ 1, the same for every k.
-    K : int
-        Outer steps, fixed in advance: T_k depends on it.
-    zeta, Z : float
-        ζ_k = 8(M² + σ²)/((γ−μ)T_k), and the corollaries' bound 8(M + σ)/(γ−μ) on their sum.
-    mu, L, M, sigma : float
-        The constants of ψ: weak convexity, smoothness, nonsmoothness and noise.
-
-    Examples
-    --------
-    >>> from levelprox import theory
-    >>> parameters = theory.nonconvex(mu=1.0, L=13.0, M=0.0, sigma=0.0, K=10)
-    >>> parameters.gamma, parameters.rho, parameters.steps, parameters.Z
-    (3.0, 1.0, 8, 0.0)
-    """
-
-    gamma: float
-    rho: float
-    steps: int
-    K: int
-    zeta: float
-    Z: float
-    mu: float
-    L: float
-    M: float
-    sigma: float
-
-
-def nonconvex(*, mu: float, L: float, M: float, sigma: float, K: int) -> Parameters:
-    """Return the settings of Corollary "unified_complexity_main", for weakly convex ψ.
-
-    γ = 3μ, ρ = μ, T_k = max{2√(L/μ + 3), K(M + σ)}.
-
-    Parameters
-    ----------
-    mu : float
-        μ > 0, the weak convexity of ψ.
-    L, M, sigma : float
-        The smoothness of ψ, its nonsmoothness and the noise of its gradients.
-    K : int
-        Outer steps, K ≥ 3.
-
-    Returns
-    -------
-    parameters : Parameters
-        The settings.
-
-    Examples
-    --------
-    >>> from levelprox import theory
-    >>> theory.nonconvex(mu=0.5, L=2.0, M=1.0, sigma=1.0, K=20).steps
-    40
-    """
-    mu = _in_range("mu", mu, above=0)
-    return proximal(gamma=3 * mu, mu=mu, L=L, M=M, sigma=sigma, K=K)
-
-
-def convex(*, L: float, M: float, sigma: float, K: int, beta: float) -> Parameters:
-    """Return the settings of Corollary "unified_complexity_convex", for convex ψ.
-
-    γ = βL, ρ = βL/2, T_k = max{2√(2(1 + β)/β), K(M + σ)}.
-
-    Parameters
-    ----------
-    L : float
-        The smoothness of ψ, L > 0; for L = 0, see `proximal`.
-    M, sigma : float
-        The nonsmoothness of ψ and the noise of its gradients.
-    K : int
-        Outer steps, K ≥ 3.
-    beta : float
-        β in (0, 1).
-
-    Returns
-    -------
-    parameters : Parameters
-        The settings.
-
-    Examples
-    --------
-    >>> from levelprox import theory
-    >>> parameters = theory.convex(L=4.0, M=0.0, sigma=0.0, K=10, beta=0.5)
-    >>> parameters.gamma, parameters.rho, parameters.steps
-    (2.0, 1.0, 5)
-    """
-    beta = _in_range("beta", beta, above=0, below=1)
-    L = _in_range("L", L, above=0)
-    return proximal(gamma=beta * L, mu=0.0, L=L, M=M, sigma=sigma, K=K)
-
-
-def proximal(*, gamma: float, mu: float, L: float, M: float, sigma: float, K: int) -> Parameters:
-    """Return the settings for any γ > μ, with ρ = (γ − μ)/2, for example for purely nonsmooth ψ (L = μ = 0).
-
-    Parameters
-    ----------
-    gamma : float
-        γ > μ.
-    mu, L, M, sigma : float
-        The weak convexity, smoothness and nonsmoothness of ψ, and the noise of its gradients.
-    K : int
-        Outer steps, K ≥ 3.
-
-    Returns
-    -------
-    parameters : Parameters
-        The settings.
-
-    Examples
-    --------
-    >>> from levelprox import theory
-    >>> parameters = theory.proximal(gamma=1.0, mu=0.0, L=0.0, M=2.0, sigma=0.0, K=10)
-    >>> parameters.rho, parameters.steps, parameters.Z
-    (0.5, 20, 16.0)
-    """
-    L, M, sigma, mu = (_in_range(name, value) for name, value in (("L", L), ("M", M), ("sigma", sigma), ("mu", mu)))
-    gamma = _in_range("gamma", gamma, above=mu)
-    K = whole("K", K, 3)
-    rho = (gamma - mu) / 2
-    steps = max(1, math.ceil(_steps(L, M, sigma, gamma, rho, K)))
-    zeta = 8 * (M**2 + sigma**2) / ((gamma - mu) * steps)
-    return Parameters(gamma, rho, steps, K, zeta, 8 * (M + sigma) / (gamma - mu), mu, L, M, sigma)
-
-
-def _steps(L: float, M: float, sigma: float, gamma: float, rho: float, K: int) -> float:
-    """Return T_k with 2(L + γ)/T_k² ≤ ρ/2, for which ζ_k decreases as 1/K."""
-    return max(2 * math.sqrt((L + gamma) / rho), K * (M + sigma))
+if TYPE_CHECKING:
+    from levelprox.theory.paper_settings import Parameters
 
 
 @dataclass(frozen=True)
@@ -352,32 +213,6 @@ def acsa_bound_paper(
     return 2 * (L + gamma) / steps**2 * distance_squared + noise / steps
 
 
-def draw_k_hat(K: int, rng: np.random.Generator) -> int:
-    """Draw the index k̂ of the theory's output x^k̂, uniform on {⌊(K+1)/2⌋, …, K}.
-
-    Parameters
-    ----------
-    K : int
-        Outer steps, K ≥ 3.
-    rng : numpy.random.Generator
-        The random number generator.
-
-    Returns
-    -------
-    int
-        k̂.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import theory
-    >>> 5 <= theory.draw_k_hat(10, np.random.default_rng(0)) <= 10
-    True
-    """
-    K = whole("K", K, 3)
-    return int(rng.integers((K + 1) // 2, K, endpoint=True))
-
-
 @dataclass(frozen=True)
 class FiniteSum:
     """Gradient evaluations of single terms f_i for one subproblem of a sum, up to a constant and a logarithm.
@@ -421,7 +256,7 @@ def finite_sum_nonconvex(n: int, *, L: float, mu: float) -> FiniteSum:
     >>> theory.finite_sum_nonconvex(1000, L=2.0, mu=1.0)
     FiniteSum(nesterov=2000.0, svrg=1003.0)
     """
-    n, L, mu = whole("n", n, 1), _in_range("L", L), _in_range("mu", mu, above=0)
+    n, L, mu = whole("n", n, 1), in_range("L", L), in_range("mu", mu, above=0)
     return FiniteSum(nesterov=n * math.sqrt((L + 2 * mu) / mu), svrg=n + (L + mu) / mu)
 
 
@@ -446,19 +281,19 @@ def finite_sum_convex(n: int, *, beta: float) -> FiniteSum:
     >>> theory.finite_sum_convex(1000, beta=0.25)
     FiniteSum(nesterov=2000.0, svrg=1004.0)
     """
-    n, beta = whole("n", n, 1), _in_range("beta", beta, above=0, below=1)
+    n, beta = whole("n", n, 1), in_range("beta", beta, above=0, below=1)
     return FiniteSum(nesterov=n / math.sqrt(beta), svrg=n + 1 / beta)
 
 
 def _left(gamma: float, mu: float, rho: float) -> float:
     """Return γ − μ − ρ, after checking that ρ is in [0, γ−μ)."""
-    gamma = _in_range("gamma", gamma, above=_in_range("mu", mu))
+    gamma = in_range("gamma", gamma, above=in_range("mu", mu))
     if not 0 <= real("rho", rho) < gamma - mu:
         raise InvalidInputError(f"rho must be in [0, gamma - mu) = [0, {gamma - mu:g}), got {rho!r}")
     return gamma - mu - rho
 
 
-def _in_range(name: str, value: float, above: float | None = None, below: float = math.inf) -> float:
+def in_range(name: str, value: float, above: float | None = None, below: float = math.inf) -> float:
     """Return `value` as a float in [0, below), or in (above, below)."""
     number = real(name, value)
     if not number < below or number < 0 or (above is not None and number <= above):

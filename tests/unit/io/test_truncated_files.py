@@ -58,7 +58,7 @@ def refused(what, function, *args):
         print("no error:", found, flush=True)
 
 def asked(X):
-    model = PartitionedModel(FileSource.of(X), Form(Logistic(), True))
+    model = PartitionedModel(FileSource(X), Form(Logistic(), True))
     return model.value_and_gradient(np.zeros(X.shape[1] + 1))[0]
 
 open_chunked(path, target)
@@ -83,7 +83,7 @@ else:
     stored.FileState._compare = cutting(stored.FileState._compare, 7)
 refused("between opening and reading", asked, X)
 X = open_whole(10**9)
-model = PartitionedModel(FileSource.of(X), Form(Logistic()))
+model = PartitionedModel(FileSource(X), Form(Logistic()))
 x = np.zeros(X.shape[1])
 whole = model.value_and_gradient(x)[0]
 X.chunk = cutting(X.chunk, 1)

@@ -12,7 +12,7 @@ import scipy.sparse
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, SparseRegressor, best_subset
 from levelprox.designs import InterceptDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.losses import LOSS_TYPES, loss_by_name
-from levelprox.online.past_batches import Recollection
+from levelprox.online.batch_problem import PastBatches
 from levelprox.online.stream import Stream
 
 NAMES = [kind.name for kind in LOSS_TYPES]
@@ -233,7 +233,7 @@ def test_gradients_and_hessians_are_transformed_to_new_coordinates(multinomial):
 
     old, new = model(X), model((X - shift) / ratio)
     z, width = old.margins(0.3 * rng.standard_normal(old.dimension)), old.width
-    past = Recollection(old.dimension, width)
+    past = PastBatches(old.dimension, width)
     past.choose(np.arange(5))
     whole = np.ones(old.dimension, np.bool_)
     past.take_in(old.hessian_of(z, True), old.gradient_of(z), old.hessian_diagonal_of(z, True), whole, 80.0)

@@ -14,16 +14,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox._typing import Vector
+from levelprox._typing import Rng, Vector
+from levelprox._validation import fraction, whole
 from levelprox.objectives import Coordinates, Objective
 from levelprox.projection import SMALLEST_WEIGHT, group_norms
-from levelprox.result import Iterate, StopReason
+from levelprox.result import CUT_SHORT_STOPS, Iterate, StopReason
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 
@@ -193,12 +194,7 @@ class Subsolver(ABC):
 
     @abstractmethod
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return a better point, starting from x^{k−1}.
 
@@ -222,8 +218,56 @@ class Subsolver(ABC):
         """
 
 
-def arrived(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
-    """Return the iterate at x; `start` if ψ is not finite at x or, with `keep_better`, ψ_k is higher there."""
+@dataclass(frozen=True)
+class SteppingSubsolver(Subsolver):
+    """Base class of subsolvers that take a number of steps, fewer once the residual has decreased by a factor.
+
+    Attributes
+    ----------
+    max_steps : int
+        Inner steps per outer step.
+    accuracy : float
+        The factor, in [0, 1).
+    """
+
+    most_steps: ClassVar[int] = 2**31  #: that the compiled loop can count
+
+    max_steps: int = 10
+    accuracy: float = 0.1
+
+    def __post_init__(self) -> None:
+        whole("max_steps", self.max_steps, 1, self.most_steps)
+        fraction("accuracy", self.accuracy)
+
+    def limited_to(self, steps: int) -> Self:
+        """Return the same subsolver with at most `steps` inner steps."""
+        return replace(self, max_steps=steps)
+
+
+Outcome = _kernels.AcsaOutcome | _kernels.NesterovOutcome  # of a compiled loop
+
+
+def concluded(
+    subproblem: Subproblem, start: Iterate, outcome: Outcome, evaluations: int, keep_better: bool = True
+) -> Iterate:
+    """Return the iterate at the end of a compiled loop that took so many evaluations of ψ.
+
+    It is `start` if ψ is not finite at the end or, with `keep_better`, ψ_k is higher there.
+    """
+    end = _better(subproblem, start, outcome.x, keep_better)
+    return replace(
+        end,
+        multiplier=outcome.multiplier / subproblem.surrogate.lam,
+        # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
+        stop=outcome.stop if outcome.stop in CUT_SHORT_STOPS else end.stop or outcome.stop,
+        n_inner=outcome.steps,
+        n_grad=end.n_grad + evaluations,
+        n_proj=outcome.projections,
+    )
+
+
+def _better(subproblem: Subproblem, start: Iterate, x: Vector, keep_better: bool) -> Iterate:
+    """Return the iterate at x, or `start` with the reason why not, and the evaluation that took."""
     if np.array_equal(x, start.x):
         return replace(start, stop=StopReason.NONE, n_grad=0)
     (psi, gradient), cost = subproblem.objective.value_and_gradient(x), subproblem.objective.evaluation_cost

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from levelprox import _kernels
 from levelprox._typing import Vector
 from levelprox._validation import whole
-from levelprox.methods.subsolvers._base import Subproblem
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver
 from levelprox.objectives import LinearModel, Objective
 from levelprox.result import StopReason
 
@@ -50,6 +51,29 @@ def batch_warning(asked: int | None, objective: Objective) -> str:
         return ""
     n = objective.design.shape[0]
     return f"batch_size={asked} is larger than the number of samples {n}; using {n}"
+
+
+@dataclass(frozen=True)
+class MinibatchSubsolver(Subsolver):
+    """Base class of the subsolvers that take steps on minibatches of a linear model.
+
+    Attributes
+    ----------
+    batch_size : int, optional
+        Rows per step; see `batch_size`.
+    """
+
+    monotone: ClassVar[bool] = False
+
+    batch_size: int | None = None
+
+    def warning(self, objective: Objective) -> str:
+        """Return the warning about a batch that is larger than the data; empty if it is not."""
+        return batch_warning(self.batch_size, objective)
+
+    def is_random(self, objective: Objective) -> bool:
+        """Return True."""
+        return True
 
 
 def draw(model: LinearModel, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -18,12 +18,13 @@ from typing import ClassVar
 import numpy as np
 
 from levelprox import _kernels
+from levelprox._typing import Rng
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver, arrived
+from levelprox.methods.subsolvers._base import Subproblem, Subsolver, concluded
 from levelprox.methods.subsolvers._minibatch import batch_size, batch_warning, check_batch_size, draw
 from levelprox.objectives import LinearModel, Objective, Stochastic
-from levelprox.result import CUT_SHORT_STOPS, Iterate
+from levelprox.result import Iterate
 
 _FEWEST, _MOST = 100, 10_000  # steps where subgradients jump or are sampled: their error decreases only as 1/T
 
@@ -96,15 +97,10 @@ class ACSA(Subsolver):
         return replace(self, steps=steps)
 
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return x^ag after T steps; see `Subsolver.solve`."""
-        objective, surrogate = subproblem.objective, subproblem.surrogate
+        objective = subproblem.objective
         strong_convexity = subproblem.gamma - objective.weak_convexity
         smoothness = objective.smoothness + subproblem.gamma or objective.curvature  # a linear ψ has curvature 0
         if self.batch_size is not None and not isinstance(objective, LinearModel):
@@ -138,16 +134,8 @@ class ACSA(Subsolver):
             evaluations = batch / n
         else:
             outcome = _kernels.acsa(objective.compiled, *arguments)
-        end = arrived(subproblem, start, outcome.x, keep_better=not self.is_random(objective))
-        return replace(
-            end,
-            multiplier=outcome.multiplier / surrogate.lam,
-            # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome.stop if outcome.stop in CUT_SHORT_STOPS else end.stop or outcome.stop,
-            n_inner=outcome.steps,
-            n_grad=end.n_grad + round(evaluations * outcome.steps),
-            n_proj=outcome.projections,
-        )
+        evaluated = round(evaluations * outcome.steps)
+        return concluded(subproblem, start, outcome, evaluated, keep_better=not self.is_random(objective))
 
 
 def _enough(smoothness: float, strong_convexity: float, rough: float, psi: float) -> int:

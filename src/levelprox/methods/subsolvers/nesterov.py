@@ -8,21 +8,18 @@ Nesterov (2004), Introductory Lectures on Convex Optimization, scheme 2.2.19; O'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from levelprox import _kernels
-from levelprox._validation import real, whole
-from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver, arrived
+from levelprox._typing import Rng
+from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem, concluded
 from levelprox.objectives import Objective
-from levelprox.result import CUT_SHORT_STOPS, Iterate
+from levelprox.result import Iterate
 
 
 @dataclass(frozen=True)
-class Nesterov(Subsolver):
+class Nesterov(SteppingSubsolver):
     """Accelerated projected gradient steps on ψ_k, compiled; one evaluation of ψ per step.
 
     Parameters
@@ -47,30 +44,17 @@ class Nesterov(Subsolver):
         "losses of unbounded curvature, such as poisson, have none)"
     )
 
-    max_steps: int = 100
-    accuracy: float = 0.1
+    most_steps: ClassVar[int] = 2**62
 
-    def __post_init__(self) -> None:
-        whole("max_steps", self.max_steps, 1)
-        if not 0 <= real("accuracy", self.accuracy) < 1:
-            raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
+    max_steps: int = 100
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         """Return whether ψ is differentiable, not sampled, and has a known L."""
         return objective.smooth and not objective.sampled and objective.bounded_curvature
 
-    def limited_to(self, steps: int) -> Nesterov:
-        """Return the same subsolver with at most `steps` inner steps."""
-        return replace(self, max_steps=steps)
-
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the better of the last point and x^{k−1}; see `Subsolver.solve`."""
         objective, surrogate = subproblem.objective, subproblem.surrogate
@@ -89,13 +73,4 @@ class Nesterov(Subsolver):
             tolerance,
             seconds,
         )
-        end = arrived(subproblem, start, outcome.x, keep_better=True)
-        return replace(
-            end,
-            multiplier=outcome.multiplier / surrogate.lam,
-            # Ctrl-C and failures take precedence over the outcome of the comparison with x^{k−1}.
-            stop=outcome.stop if outcome.stop in CUT_SHORT_STOPS else end.stop or outcome.stop,
-            n_inner=outcome.steps,
-            n_grad=end.n_grad + outcome.evaluations,
-            n_proj=outcome.projections,
-        )
+        return concluded(subproblem, start, outcome, outcome.evaluations)

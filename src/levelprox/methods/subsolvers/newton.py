@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levelprox import _kernels
-from levelprox._typing import Vector
-from levelprox._validation import real, whole
-from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver
+from levelprox._typing import Rng, Vector
+from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem
 from levelprox.objectives import Curved, Objective
 from levelprox.projection import project
 from levelprox.result import Iterate, StopReason
@@ -35,7 +33,7 @@ _SHORTENINGS = 8
 
 
 @dataclass(frozen=True)
-class Newton(Subsolver):
+class Newton(SteppingSubsolver):
     """Steps to the minimiser of the second-order model over the surrogate set.
 
     Parameters
@@ -61,11 +59,6 @@ class Newton(Subsolver):
     max_steps: int = 1
     accuracy: float = 1e-2
 
-    def __post_init__(self) -> None:
-        whole("max_steps", self.max_steps, 1, 2**31)
-        if not 0 <= real("accuracy", self.accuracy) < 1:
-            raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
-
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         """Return whether ψ is a model with a twice differentiable loss."""
@@ -82,17 +75,8 @@ class Newton(Subsolver):
         """
         return 0.0
 
-    def limited_to(self, steps: int) -> Newton:
-        """Return the same subsolver with at most `steps` inner steps."""
-        return replace(self, max_steps=steps)
-
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the point after the Newton steps; see `Subsolver.solve`."""
         objective = cast(Curved, subproblem.objective)

@@ -29,13 +29,13 @@ from typing import ClassVar
 import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError
-from levelprox._typing import Vector
+from levelprox._typing import Rng, Vector
 from levelprox._validation import positive
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver
+from levelprox.methods.subsolvers._base import Subproblem
 from levelprox.methods.subsolvers._minibatch import (
+    MinibatchSubsolver,
     Progress,
     batch_size,
-    batch_warning,
     check_batch_size,
     full_step,
     largest_row,
@@ -46,7 +46,7 @@ from levelprox.result import Iterate, StopReason
 
 
 @dataclass(frozen=True)
-class SGD(Subsolver):
+class SGD(MinibatchSubsolver):
     """Projected minibatch gradient steps on a linear model, compiled; for losses with kinks or bounded curvature.
 
     ψ may increase from one outer step to the next, and the accuracy is that of a stochastic method.
@@ -76,9 +76,7 @@ class SGD(Subsolver):
         "a linear model (`LinearModel`) whose loss has kinks or bounded curvature (so not poisson), "
         "over X itself (neither centred nor scaled, without an intercept)"
     )
-    monotone: ClassVar[bool] = False
 
-    batch_size: int | None = None
     passes: float = 5.0
 
     def __post_init__(self) -> None:
@@ -92,25 +90,12 @@ class SGD(Subsolver):
             return False
         return not objective.smooth or math.isfinite(objective.loss.smoothness)
 
-    def warning(self, objective: Objective) -> str:
-        """Return the warning about a batch that is larger than the data; empty if it is not."""
-        return batch_warning(self.batch_size, objective)
-
-    def is_random(self, objective: Objective) -> bool:
-        """Return True."""
-        return True
-
     def limited_to(self, steps: int) -> SGD:
         """Return the same subsolver with at most `steps` passes."""
         return replace(self, passes=min(self.passes, float(steps)))
 
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the last point; `n_grad` counts rows / n, rounded, and the one or two evaluations at the end."""
         model = subproblem.objective

@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from levelprox._typing import Vector
+from levelprox._typing import Rng, Vector
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver
+from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem
 from levelprox.methods.subsolvers.spectral import Spectral
 from levelprox.objectives import Coordinates, LinearModel, Objective
 from levelprox.result import Iterate, Kinks, StopReason
@@ -32,7 +32,7 @@ _SLOW, _STILL = 0.9, 0.1
 
 
 @dataclass(frozen=True)
-class Smoothing(Subsolver):
+class Smoothing(SteppingSubsolver):
     """Spectral steps on shifted Moreau envelopes; margins at kinks are accurate to the last digits.
 
     Parameters
@@ -57,10 +57,6 @@ class Smoothing(Subsolver):
     monotone: ClassVar[bool] = False
 
     max_steps: int = 200
-    accuracy: float = 0.1
-
-    def __post_init__(self) -> None:
-        self._inner()  # checks both
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
@@ -71,20 +67,11 @@ class Smoothing(Subsolver):
         """Return the coordinates of the spectral steps."""
         return self._inner().coordinates(objective, centred)
 
-    def limited_to(self, steps: int) -> Smoothing:
-        """Return the same subsolver with at most `steps` inner steps."""
-        return replace(self, max_steps=steps)
-
     def _inner(self) -> Spectral:
         return Spectral(max_steps=self.max_steps, accuracy=self.accuracy)
 
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the point after the spectral steps, with the shifted envelope of the next step."""
         model = subproblem.objective

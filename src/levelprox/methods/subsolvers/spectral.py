@@ -9,21 +9,19 @@ Gong et al. (2013), ICML; Birgin, Martínez, Raydan (2000), SIAM J. Optim. 10(4)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from levelprox import _kernels
-from levelprox._validation import real, whole
-from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver
+from levelprox._typing import Rng
+from levelprox._validation import fraction, whole
+from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem
 from levelprox.objectives import Coordinates, Objective
 from levelprox.result import Iterate
 
 
 @dataclass(frozen=True)
-class Spectral(Subsolver):
+class Spectral(SteppingSubsolver):
     """Barzilai–Borwein steps on ψ_k, compiled; for linear models all of it runs in compiled code.
 
     Parameters
@@ -49,17 +47,13 @@ class Spectral(Subsolver):
     name: ClassVar[str] = "spectral"
     needs: ClassVar[str] = "a differentiable objective that is not sampled"
 
-    max_steps: int = 10
-    accuracy: float = 0.1
     memory: int = 5
     decrease: float = 1e-5
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "memory"):
-            whole(name, getattr(self, name), 1, 2**31)
-        for name in ("accuracy", "decrease"):
-            if not 0 <= real(name, getattr(self, name)) < 1:
-                raise InvalidInputError(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
+        super().__post_init__()
+        whole("memory", self.memory, 1, 2**31)
+        fraction("decrease", self.decrease)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
@@ -71,17 +65,8 @@ class Spectral(Subsolver):
         scale = objective.feature_scale
         return None if scale is None or objective.weak_convexity > 0 else scale.coordinates(objective.width, centred)
 
-    def limited_to(self, steps: int) -> Spectral:
-        """Return the same subsolver with at most `steps` inner steps."""
-        return replace(self, max_steps=steps)
-
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the point after the spectral steps; see `Subsolver.solve`."""
         surrogate, w = subproblem.surrogate, subproblem.coordinates

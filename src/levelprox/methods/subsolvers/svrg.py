@@ -25,14 +25,13 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError
-from levelprox._typing import Vector
-from levelprox._validation import positive, real, whole
-from levelprox.exceptions import InvalidInputError
-from levelprox.methods.subsolvers._base import Subproblem, Subsolver
+from levelprox._typing import Rng, Vector
+from levelprox._validation import fraction, positive, whole
+from levelprox.methods.subsolvers._base import Subproblem
 from levelprox.methods.subsolvers._minibatch import (
+    MinibatchSubsolver,
     Progress,
     batch_size,
-    batch_warning,
     check_batch_size,
     full_step,
     largest_row,
@@ -45,7 +44,7 @@ _FLAT = 4 * float(np.finfo(np.float64).eps)  # relative rounding error of ψ_k
 
 
 @dataclass(frozen=True)
-class SVRG(Subsolver):
+class SVRG(MinibatchSubsolver):
     """Variance-reduced minibatch steps on a linear model with a differentiable loss, compiled.
 
     Converges linearly on a subproblem. It returns its best snapshot, where ψ and ∇ψ are known.
@@ -76,9 +75,7 @@ class SVRG(Subsolver):
         "a linear model (`LinearModel`) with a differentiable loss of bounded curvature (so not poisson), "
         "over X itself (neither centred nor scaled, without an intercept)"
     )
-    monotone: ClassVar[bool] = False
 
-    batch_size: int | None = None
     max_epochs: int = 5
     inner_passes: float = 2.0
     accuracy: float = 0.1
@@ -87,8 +84,7 @@ class SVRG(Subsolver):
         check_batch_size(self.batch_size)
         positive("inner_passes", self.inner_passes)
         whole("max_epochs", self.max_epochs, 1, 2**31)
-        if not 0 <= real("accuracy", self.accuracy) < 1:
-            raise InvalidInputError(f"accuracy must be in [0, 1), got {self.accuracy!r}")
+        fraction("accuracy", self.accuracy)
 
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
@@ -97,25 +93,12 @@ class SVRG(Subsolver):
             return False
         return objective.smooth and math.isfinite(objective.loss.smoothness)
 
-    def warning(self, objective: Objective) -> str:
-        """Return the warning about a batch that is larger than the data; empty if it is not."""
-        return batch_warning(self.batch_size, objective)
-
-    def is_random(self, objective: Objective) -> bool:
-        """Return True."""
-        return True
-
     def limited_to(self, steps: int) -> SVRG:
         """Return the same subsolver with at most `steps` snapshots."""
         return replace(self, max_epochs=min(self.max_epochs, steps))
 
     def solve(
-        self,
-        subproblem: Subproblem,
-        start: Iterate,
-        tolerance: float = 0.0,
-        seconds: float = 1e300,
-        rng: np.random.Generator | None = None,
+        self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
     ) -> Iterate:
         """Return the best snapshot; `n_grad` counts rows / n, evaluations, and 1/2 per set of slopes, rounded."""
         model = subproblem.objective
