@@ -305,7 +305,7 @@ def test_a_cluster_is_closed_whatever_happens(files, run, monkeypatch):
         children.extend(of_clusters())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("levelprox.cli.fit.cluster_data", interrupted)
+    monkeypatch.setattr(_remote_data, "cluster_data", interrupted)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--dask", "local:1")
     assert (code, err, len(children)) == (130, "levelprox: interrupted\n", 1)
     assert not of_clusters()

@@ -13,7 +13,7 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Any
 
-from levelprox.cli._process import printable
+from levelprox.cli._process import is_number, printable
 
 _DEFAULT_COLUMNS = 200  # if standard output is not a terminal
 
@@ -115,7 +115,8 @@ def is_formula(word: str) -> bool:
     >>> [is_formula(word) for word in ("=1+2", "@SUM(A1)", " -x", "-1", "+1.5e3", "a=b")]
     [True, True, True, False, False, False]
     """
-    return word.lstrip().startswith(_FORMULA_STARTS) and not _is_numeral(word)
+    is_numeral = word.isascii() and "_" not in word and is_number(word) and math.isfinite(float(word))
+    return word.lstrip().startswith(_FORMULA_STARTS) and not is_numeral
 
 
 def safe(cell: Any) -> Any:
@@ -125,13 +126,6 @@ def safe(cell: Any) -> Any:
     ("'=1+2", '-1', -1.5)
     """
     return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
-
-
-def _is_numeral(word: str) -> bool:
-    try:
-        return word.isascii() and "_" not in word and math.isfinite(float(word))
-    except ValueError:
-        return False
 
 
 _MAX_FEATURES_SHOWN, _MAX_CLASSES_SHOWN = 30, 6

@@ -10,20 +10,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from levelprox import open_chunked
 from levelprox.cli._process import CommandError, Exit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from levelprox.io.data import Reading
-    from levelprox.io.table import Table
+from levelprox.exceptions import BackendError, FileFormatError
+from levelprox.io.data import SEPARATORS, Reading, format_of, of_table, read_table
+from levelprox.io.opened import PACKED, shown
+from levelprox.io.table import Table, parse_csv, polars_for
 
 _MIN_PART_BYTES, _MAX_PART_BYTES = 2**16, 2**26
 _PARTS_PER_WORKER = 2  # of a small file
 _SAMPLE_SIZE = 2**18  # bytes of text or rows of Parquet, read first to find the columns
-_COMPRESSED_MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,6 @@ class _TablePart(Part):
         """Read at least these columns."""
 
     def read(self) -> tuple[Any, Any, Any]:
-        import numpy as np
-
-        from levelprox.io.data import of_table
-
         data = of_table(self.table(), None, True, self.how, Path(self.path))
         return np.ascontiguousarray(data.X.to_numpy()), data.y, data.weight
 
@@ -95,20 +93,15 @@ class TextPart(_TablePart):
     end: int | None
 
     def table(self, columns: list[str] | None = None) -> Table:
-        from levelprox.exceptions import BackendError
-        from levelprox.io.opened import shown
-        from levelprox.io.table import read_csv
-
-        separator = _separator(self.path, self.how)
         if self.end is None:
-            return read_csv(self.path, separator=separator, header=self.how.header)
+            return read_table(self.path, self.how.format or format_of(self.path), self.how)
         with open(self.path, "rb") as file:
             file.seek(self.begin)
             text = file.read(self.end - self.begin)
         name = f"{shown(self.path)} from byte {self.begin} on"
         if len(text) < self.end - self.begin:
             raise BackendError(f"{name}: the file was cut short since it was opened: {len(text)} bytes are left")
-        return _parsed(self.first + text, name, separator, self.how.header)
+        return _parsed(self.first + text, name, self.path, self.how)
 
 
 @dataclass(frozen=True)
@@ -119,8 +112,6 @@ class RowGroups(_TablePart):
 
     def table(self, columns: list[str] | None = None) -> Table:
         from pyarrow import parquet
-
-        from levelprox.io.opened import shown
 
         with parquet.ParquetFile(self.path) as file:
             read = file.read_row_groups(list(self.groups), columns=columns)
@@ -135,9 +126,6 @@ class ChunkPart(Part):
     index: int
 
     def read(self) -> tuple[Any, Any, Any]:
-        import numpy as np
-        import scipy.sparse
-
         chunked = _opened(self.path, self.how, self.size)
         design: Any = chunked.chunk(self.index)
         if hasattr(design, "indptr"):
@@ -166,8 +154,6 @@ def parts_of(path: Path, how: Reading, workers: int) -> Parts:
 
 
 def _kind(path: Path, how: Reading) -> str:
-    from levelprox.io.data import format_of
-
     if path.is_dir() or path.suffix.lower() == ".npy":
         return "chunked"
     return how.format or format_of(path)
@@ -180,8 +166,6 @@ def _chunks(path: str, how: Reading, size: int) -> Parts:
 
 
 def _opened(path: str, how: Reading, size: int) -> Any:
-    from levelprox import open_chunked
-
     return open_chunked(path, _target_of(path, how), chunk_bytes=size, zero_based=how.zero_based)
 
 
@@ -191,10 +175,8 @@ def _target_of(path: str, how: Reading) -> str | None:
 
 
 def _text(path: str, how: Reading, size: int) -> Parts:
-    from levelprox.io.opened import shown
-
     with open(path, "rb") as file:
-        if file.read(6).startswith(_COMPRESSED_MAGIC):
+        if file.read(6).startswith(tuple(PACKED)):
             whole = TextPart(path, how, b"", 0, None)
             return _tabular([whole], whole.table(), how)
         file.seek(0)
@@ -210,23 +192,18 @@ def _text(path: str, how: Reading, size: int) -> Parts:
         sample = file.read(begins[0] + _SAMPLE_SIZE)
     if len(sample) < end:
         sample = sample[: sample.rfind(b"\n") + 1]
-    table = _parsed(sample, shown(path), _separator(path, how), how.header)
+    table = _parsed(sample, shown(path), path, how)
     spans = [(begin, stop) for begin, stop in zip(begins, [*begins[1:], end], strict=True) if begin < stop]
     return _tabular([TextPart(path, how, first, *span) for span in spans], table, how)
 
 
-def _parsed(text: bytes, name: str, separator: str, header: bool) -> Table:
-    from levelprox.exceptions import FileFormatError
-    from levelprox.io.table import parse_csv
-
+def _parsed(text: bytes, name: str, path: str, how: Reading) -> Table:
     if text.count(b'"') % 2:  # a partition that ends inside quotes has an odd number of quotes
         raise FileFormatError(f"{name}: a line ends within quotes, and cannot be cut there: convert it to Parquet")
-    return parse_csv(text, name, separator, header)
+    return parse_csv(text, name, how.separator or SEPARATORS[how.format or format_of(path)], how.header)
 
 
 def _parquet(files: list[str], how: Reading, size: int) -> Parts:
-    from levelprox.io.opened import shown
-
     try:
         import pyarrow
         from pyarrow import parquet
@@ -264,10 +241,6 @@ def _grouped(metadata: Any, size: int) -> list[tuple[int, ...]]:
 
 def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
     """Return the partitions of a table, with the columns found in its first rows."""
-    import numpy as np
-
-    from levelprox.io.data import of_table
-
     read = of_table(sample, None, True, how, Path(sample.name))
     weight = None if how.weight is None else sample.checked(how.weight, "weight")
     resolved = replace(how, target=read.target_name, weight=weight)
@@ -277,15 +250,7 @@ def _tabular(parts: Sequence[Part], sample: Table, how: Reading) -> Parts:
 
 
 def _of_arrow(table: Any, name: str) -> Table:
-    from levelprox.io.table import Table, polars_for
-
     return Table(polars_for("Parquet", name).from_arrow(table), name)
-
-
-def _separator(path: str, how: Reading) -> str:
-    from levelprox.io.data import SEPARATORS, format_of
-
-    return how.separator or SEPARATORS[how.format or format_of(path)]
 
 
 MAX_LABELS = 1000  # of different targets that are kept
@@ -323,8 +288,6 @@ def read_part(part: Part, dtype: Any) -> tuple[Any, Any, Any]:
 
 def summarize_part(part: Part) -> TargetSummary:
     """Read and summarise the targets of a partition."""
-    import numpy as np
-
     y, weight = part.read_targets()
     plain = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind in "bO" else y.astype(np.float64)
     return target_summary(plain, weight)
@@ -337,8 +300,6 @@ def listed(*found: TargetSummary) -> list[TargetSummary]:
 
 def target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSummary:
     """Return the summary of the targets of one partition."""
-    import numpy as np
-
     labels, places = np.unique(y, return_inverse=True)
     weights = np.bincount(places, weight, labels.size).astype(np.float64)
     few = slice(MAX_LABELS + 1)
@@ -347,8 +308,6 @@ def target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSummar
 
 def combined(found: Sequence[TargetSummary]) -> TargetSummary:
     """Return the summary of all partitions."""
-    import numpy as np
-
     kinds = {one.labels.dtype.kind for one in found}
     if len(kinds) > 1:
         raise CommandError("the target holds text in some rows and numbers in others", Exit.DATA)

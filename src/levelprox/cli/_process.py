@@ -88,15 +88,6 @@ def exit_code_of_error(error: BaseException) -> Exit:
         return Exit.IO
     if isinstance(error, ImportError):
         return Exit.USAGE if "pip install" in str(error) else Exit.BUG
-    return _of_levelprox(error)
-
-
-def exit_code_of_os_error(error: OSError, otherwise: Exit) -> Exit:
-    """Return `Exit.IO` for an error while reading or writing, else the given code."""
-    return Exit.IO if error.errno in _WHILE_WRITING else otherwise
-
-
-def _of_levelprox(error: BaseException) -> Exit:
     if "levelprox.exceptions" not in sys.modules:  # not imported, so the error is not one of levelprox
         return Exit.BUG
     from levelprox import exceptions as errors
@@ -109,6 +100,11 @@ def _of_levelprox(error: BaseException) -> Exit:
     if isinstance(error, errors.InvalidInputError):
         return Exit.DATA
     return Exit.FAILED if isinstance(error, errors.NumericalError) else Exit.BUG
+
+
+def exit_code_of_os_error(error: OSError, otherwise: Exit) -> Exit:
+    """Return `Exit.IO` for an error while reading or writing, else the given code."""
+    return Exit.IO if error.errno in _WHILE_WRITING else otherwise
 
 
 #: Replacements for encodings without these characters.
@@ -183,6 +179,15 @@ def printable(text: object) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def is_number(text: str) -> bool:
+    """Return whether Python reads the text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def print_notice(text: str) -> None:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
+from levelprox import open_chunked
 from levelprox.cli._data import NameLookup, as_classes, errors_as_bad_data, format_of_file, infer_task_from_target
 from levelprox.cli._options import Task
 from levelprox.cli._partitions import (
@@ -28,10 +31,9 @@ from levelprox.cli._partitions import (
 )
 from levelprox.cli._process import CommandError, Exit, UsageError, reading
 from levelprox.cli._settings import Settings
-
-if TYPE_CHECKING:
-    from levelprox.io.data import Reading
-
+from levelprox.io.arrays import FileState
+from levelprox.io.data import Reading
+from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
 
 _CONNECT_SECONDS = 5
 _MAX_DIGITS = 4  # of the number of local workers
@@ -212,10 +214,6 @@ class RemoteData:
 
 def chunked_data(path: Path, how: Reading) -> RemoteData:
     """Open a file that is read in chunks."""
-    import numpy as np
-
-    from levelprox import open_chunked
-
     if how.drop or how.weight or how.format:
         raise UsageError("--chunked takes files as they are: it goes with neither --drop, --weight nor --format")
     with reading(path):
@@ -273,11 +271,6 @@ def fit_stream(
 
     The file is read twice: first for its classes and number of features, which the first batch needs.
     """
-    import numpy as np
-
-    from levelprox.io.arrays import FileState
-    from levelprox.io.libsvm import libsvm_batches
-
     if format_of_file(path, how) != "libsvm":
         raise UsageError("--stream is for LIBSVM files")
     if settings.level is None and settings.features is None:
@@ -299,10 +292,6 @@ def fit_stream(
 
 def _scan_labels(path: Path, rows: int, how: Reading) -> tuple[int, int, Any]:
     """Return the number of rows and features, and the different labels (not all if they are too many for classes)."""
-    import numpy as np
-
-    from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
-
     n, width, labels = 0, 0, np.empty(0)
     for X, y in libsvm_batches(path, rows, n_features=MAX_FEATURES, zero_based=how.zero_based):
         n, width = n + y.size, max(width, int(X.indices.max(initial=-1)) + 1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from levelprox.cli._options import CONSTRAINTS, LOSSES, SUBSOLVERS, Criterion, Options, Task
-from levelprox.cli._process import UsageError, reading
+from levelprox.cli._process import UsageError, is_number, reading
 
 if TYPE_CHECKING:
     from levelprox.cli._data import NameLookup
@@ -297,7 +297,7 @@ def _cost_rows(path: Path) -> list[list[str]]:
     if any(len(row) != 2 for row in rows):
         place = next(i for i, row in enumerate(rows, 1) if len(row) != 2)
         raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are wanted, with a comma between")
-    has_titles = bool(rows) and not _is_number(rows[0][1])
+    has_titles = bool(rows) and not is_number(rows[0][1])
     return rows[has_titles:]
 
 
@@ -317,20 +317,12 @@ def _numbers(option: str, what: str, pairs: Iterable[Sequence[str]], wanted: str
     found: dict[str, float] = {}
     for name, number in pairs:
         name = name.strip()
-        if not name or not _is_number(number) or not 0 <= float(number) < math.inf:
+        if not name or not is_number(number) or not 0 <= float(number) < math.inf:
             raise UsageError(f"{option}: {number!r} is no {what} of {name!r}; {wanted}")
         if name in found:
             raise UsageError(f"{option}: {name!r} has two {what}s")
         found[name] = float(number)
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _one_of(option: str, text: str, names: Sequence[str], given: str | None = None) -> str:
@@ -348,7 +340,7 @@ def _loss(text: str) -> str:
     if colon:
         if name not in ("huber", "quantile"):
             raise UsageError(f"--loss: {name} has no parameter")
-        if not _is_number(parameter):
+        if not is_number(parameter):
             raise UsageError(f"--loss: {parameter!r} is no number; give, for example, {name}:0.9")
     return f"{name}{colon}{parameter}"
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,11 @@ from levelprox.cli._process import (
     printed_warnings,
     writing,
 )
-from levelprox.cli._remote_data import RemoteData, chunked_data, cluster_data, connected, fit_stream, local_workers
 from levelprox.cli._settings import Settings
 from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
+    from levelprox.cli._remote_data import RemoteData
     from levelprox.io.data import Data, Reading
 
 
@@ -153,6 +154,8 @@ def _check_backend(settings: Settings) -> None:
     if (options.dask is not None or options.chunked) and options.report is not None:
         raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
     if options.dask is not None:
+        from levelprox.cli._remote_data import local_workers
+
         local_workers(options.dask)
     if options.device is not None and find_spec("torch") is None:
         raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
@@ -261,15 +264,18 @@ class _Fitted:
 def _fit(settings: Settings, how: Reading) -> _Fitted:
     """Read the data and fit the model."""
     options = settings.options
+    if options.stream is not None or options.chunked or options.dask is not None:
+        from levelprox.cli import _remote_data
     if options.stream is not None:
         began = time.monotonic()
-        model, shape, task = fit_stream(options.data, options.stream, settings, how, lambda y: infer_task(settings, y))
+        task_of = partial(infer_task, settings)
+        model, shape, task = _remote_data.fit_stream(options.data, options.stream, settings, how, task_of)
         return _Fitted(options, model, task, shape, time.monotonic() - began)
     if options.chunked:
-        return _fit_remote(settings, how, chunked_data(options.data, how))
+        return _fit_remote(settings, how, _remote_data.chunked_data(options.data, how))
     if options.dask is not None:
-        with connected(options.dask, options.threads) as client:
-            return _fit_remote(settings, how, cluster_data(options.data, how, client))
+        with _remote_data.connected(options.dask, options.threads) as client:
+            return _fit_remote(settings, how, _remote_data.cluster_data(options.data, how, client))
     data = read(options.data, how)
     task = infer_task(settings, data.y)
     y = labels_of(data, task)

@@ -1,4 +1,4 @@
-"""Files: what is read and written, and in which form."""
+"""Readers and writers of files."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from levelprox.exceptions import BackendError, FileFormatError
 from levelprox.io.opened import shown
 
-_PIECE = 2**25  # bytes that are read by one call: signals are answered between calls
+_PIECE = 2**25  # bytes that are read by one call: signals are handled between calls
 _HEADER = 10_000  # bytes
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _LOCAL_HEADER, _LENGTHS = 30, 26  # of a zip member: its fixed part, and where in it the lengths of the rest are
@@ -45,7 +45,7 @@ class FileState:
         self.size, self.mtime_ns, self._inode = found.st_size, found.st_mtime_ns, found.st_ino
 
     def check(self) -> None:
-        """Raise a `BackendError` where it is another one now."""
+        """Raise a `BackendError` if the file has changed since it was opened."""
         try:
             found = os.stat(self.path)
         except OSError as error:
@@ -53,12 +53,12 @@ class FileState:
         self._compare(found)
 
     def read(self, offset: int, memory: memoryview) -> None:
-        """Fill memory with the bytes from `offset` on; to be called from any thread.
+        """Fill memory with the bytes from `offset` on; thread-safe.
 
         Raises
         ------
         BackendError
-            Where the file is another one than when it was opened, before or after the read, or cannot be read.
+            If the file has changed since it was opened, before or after the read, or cannot be read.
         """
         try:
             file = open(self.path, "rb", buffering=0)  # noqa: SIM115  # closed below
@@ -97,11 +97,11 @@ class StoredArray:
     ----------
     path : path-like
     offset : int
-        Where in the file its first byte is.
+        Position of its first byte in the file.
     dtype : dtype
     shape : tuple of int
     name : str
-        What errors call it.
+        Name for error messages.
 
     Attributes
     ----------
@@ -128,12 +128,12 @@ class StoredArray:
         self._spare: deque[NDArray[np.uint8]] = deque(maxlen=1)
 
     def rows(self, begin: int, end: int) -> NDArray[Any]:
-        """Read some entries along the first axis; to be called from any thread.
+        """Read some entries along the first axis; thread-safe.
 
         Returns
         -------
         ndarray
-            Read-only. Its memory is used for another read once no array refers to it any more.
+            Read-only. Its memory is reused for another read when no array refers to it any more.
         """
         size = (end - begin) * self.row_bytes
         memory = self._memory(size)
@@ -142,13 +142,13 @@ class StoredArray:
         return flat.reshape(end - begin, *self.shape[1:])
 
     def all(self) -> NDArray[Any]:
-        """Read all of it."""
+        """Read the whole array."""
         flat = np.empty(self.nbytes, np.uint8)
         self.state.read(self._offset, flat.data)
         return flat.view(self.dtype).reshape(self.shape)
 
     def _memory(self, size: int) -> NDArray[np.uint8]:
-        """At least so many bytes: fresh pages cost more than the copy of a file in the page cache."""
+        """Return at least so many bytes of memory, reused: new pages cost more than the copy from the page cache."""
         try:
             spare = self._spare.pop()
         except IndexError:
@@ -157,25 +157,25 @@ class StoredArray:
 
 
 class _Lent:
-    """Memory that arrays refer to; spare again when the last of them is gone."""
+    """Memory that arrays refer to; it is reused when the last of them is deleted."""
 
     def __init__(self, memory: NDArray[np.uint8], spare: deque[NDArray[np.uint8]]) -> None:
         self._memory, self._spare = memory, spare
-        told = memory.__array_interface__
-        self.__array_interface__ = {**told, "data": (told["data"][0], True)}
+        interface = memory.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], True)}
 
     def __del__(self) -> None:
         self._spare.append(self._memory)
 
 
 def open_npy(path: str | os.PathLike[str]) -> StoredArray:
-    """The array of an .npy file."""
+    """Return the array of an .npy file."""
     with open(path, "rb") as file:
         return _stored(file, path, 0, shown(path))
 
 
 def open_npz(path: str | os.PathLike[str]) -> dict[str, StoredArray]:
-    """The arrays of an .npz file by their names."""
+    """Return the arrays of an .npz file by their names."""
     name, arrays = shown(path), {}
     with open(path, "rb") as file:
         try:
@@ -200,17 +200,23 @@ def open_npz(path: str | os.PathLike[str]) -> dict[str, StoredArray]:
     return arrays
 
 
-def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str) -> StoredArray:
-    file.seek(begin)
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array: its shape, whether it is in Fortran order, and its type."""
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file, max_header_size=_HEADER)
     except (KeyError, ValueError, SyntaxError, TypeError) as error:
         raise FileFormatError(f"{name} has no header of an array: {error}") from error
-    if dtype.itemsize == 0:
-        raise FileFormatError(f"{name} has entries of type {dtype}, which have no bytes")
     if dtype.hasobject:
         raise FileFormatError(f"{name} holds Python objects, which are not read: they could run code")
+    return shape, fortran, dtype
+
+
+def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str) -> StoredArray:
+    file.seek(begin)
+    shape, fortran, dtype = _header(file, name)
+    if dtype.itemsize == 0:
+        raise FileFormatError(f"{name} has entries of type {dtype}, which have no bytes")
     if fortran and len(shape) > 1 and min(shape) > 1:
         raise FileFormatError(
             f"{name} is stored column after column (Fortran order), and is read some rows at a time: save "
@@ -221,13 +227,13 @@ def _stored(file: BinaryIO, path: str | os.PathLike[str], begin: int, name: str)
 
 _MEMBERS = 64  # in one file
 _RATIO = 1000  # bytes of an array for each byte on the disk
-_ALWAYS = 2**20  # bytes of an array that need no such excuse
+_ALWAYS = 2**20  # bytes of an array that are accepted at any ratio
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error)
 _SPARSE = ("format", "shape", "data", "indices", "indptr")
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The members of an npz file by their names; a sparse matrix is "X".
+    """Return the members of an npz file by their names; a sparse matrix is "X".
 
     Parameters
     ----------
@@ -240,7 +246,8 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     FileFormatError
-        Where it is no such file, or damaged, or holds Python objects, or claims more than a file of its size can hold.
+        If the file is of another kind, is damaged, holds Python objects, or declares more than a file of its size can
+        hold.
     """
     name = shown(path)
     with open(path, "rb") as file:
@@ -273,13 +280,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArr
     if info.file_size > max(_ALWAYS, _RATIO * info.compress_size):
         raise FileFormatError(f"{where} would be {info.file_size} bytes, of {info.compress_size} on the disk")
     with archive.open(info) as member:
-        try:
-            version = np.lib.format.read_magic(member)
-            shape, fortran, dtype = _HEADERS[version](member, max_header_size=_HEADER)
-        except (KeyError, ValueError, SyntaxError, TypeError) as error:
-            raise FileFormatError(f"{where} has no header of an array") from error
-        if dtype.hasobject:
-            raise FileFormatError(f"{where} holds Python objects, which are not read: they could run code")
+        shape, fortran, dtype = _header(member, where)
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or size != info.file_size - member.tell():
             raise FileFormatError(f"{where} of shape {shape} and type {dtype} does not fill its {info.file_size} bytes")

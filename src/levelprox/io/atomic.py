@@ -1,7 +1,7 @@
-"""Files that are there as a whole or not at all.
+"""Atomic writes: a file is complete or does not exist.
 
-What is written goes to a temporary file in the same directory, is brought to the disk, and only then takes the place of
-what was there before: a reader of the path, at any moment and after any crash, finds the old file or the new one.
+Data are written to a temporary file in the same directory and synced to the disk; then the file is renamed. A reader of
+the path, at any moment and after any crash, finds the old file or the new one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def write(
     overwrite: bool = True,
     keep: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write a complete file; after an OSError the previous file is unchanged, and no temporary file remains.
+    """Write a file atomically; after an OSError the previous file is unchanged and no other file is left.
 
     Parameters
     ----------
     path : path-like
         A symbolic link is replaced, not followed.
     parts : iterable of bytes-like
-        What it is to hold, one after another.
+        Contents, in order.
     overwrite : bool, default=True
-        Whether a file of this name may be replaced; else that is a `FileExistsError`.
+        Whether an existing file may be replaced; otherwise it is a `FileExistsError`.
     keep : path-like, optional
-        Under which name to keep the file that is replaced.
+        Name under which the replaced file is kept.
     """
     target = Path(path)
     if not target.name:
@@ -53,7 +53,7 @@ def write(
             _name(temporary, target)
         sync_directory(target.parent)
     except OSError as error:
-        # not the temporary name, which the user has not given
+        # the error names the target, not the temporary file
         raise OSError(error.errno, error.strerror, str(target)) from error
     finally:
         with suppress(OSError):
@@ -61,12 +61,12 @@ def write(
 
 
 def _beside(target: Path) -> Path:
-    """A name in the same directory that no other process uses, short enough for any characters."""
+    """Return a name in the same directory that no other process uses, short enough for any encoding."""
     return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
 
 
 def sweep(target: Path) -> None:
-    """Remove what processes that were killed while they wrote this file have left; no process may be writing it now."""
+    """Remove temporary files of processes that were killed while writing this file; no process may be writing it."""
     begin = f".{target.name[:40]}."
     for one in target.parent.iterdir():
         if one.name.startswith(begin) and one.name.endswith(".tmp") and len(one.name) == len(begin) + 16:
@@ -75,7 +75,7 @@ def sweep(target: Path) -> None:
 
 
 def _name(temporary: Path, target: Path) -> None:
-    """Give a file its name, unless there is one of that name; unlike a look beforehand this cannot be overtaken."""
+    """Rename a file unless the name exists; unlike a check beforehand, this has no race."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -86,7 +86,7 @@ def _name(temporary: Path, target: Path) -> None:
 
 
 def _keep(file: Path, kept: Path) -> None:
-    """Give a file a second name, so that there is no moment at which it has none."""
+    """Give a file a second name, so that it has a name at every moment."""
     second = _beside(kept)
     with suppress(FileNotFoundError):
         try:
@@ -102,7 +102,7 @@ def _keep(file: Path, kept: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk."""
+    """Sync the entries of a directory to the disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -111,7 +111,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _permissions(target: Path) -> int | None:
-    """Who may read the file that is to be replaced; None where there is none."""
+    """Return the permissions of the file to replace; None if there is none."""
     with suppress(FileNotFoundError):
         found = os.lstat(target).st_mode
         return stat.S_IMODE(found) if stat.S_ISREG(found) else None
@@ -119,7 +119,7 @@ def _permissions(target: Path) -> int | None:
 
 
 def _write_through(temporary: Path, parts: Iterable[Buffer], mode: int | None) -> None:
-    """A new file with all parts, on the disk; with these permissions, or those that new files have."""
+    """Write a new file and sync it to the disk, with these permissions or those of new files."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     handle = os.open(temporary, flags, 0o666 if mode is None else 0o600)
     with os.fdopen(handle, "wb") as file:

@@ -1,8 +1,8 @@
 """Checkpoints: the state of a run in a file, so that it can be resumed after a crash.
 
-Of every state that was written the last two are kept, `path` and `path.previous`, each written whole or not at all
-(atomic.py) and with a checksum (container.py): after a crash at any moment there is one that can be read. While a run
-keeps its state in a file, no other may: `path.lock` is held, and falls with the process that holds it.
+The last two states are kept, `path` and `path.previous`, each written atomically (atomic.py) and with a checksum
+(container.py): after a crash at any moment one of them can be read. While a run uses a checkpoint, a lock on
+`path.lock` keeps other runs out; it ends with the process.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CheckpointFile:
     Attributes
     ----------
     is_whole : bool
-        Whether the last state is known to be one that can be read; otherwise the previous one is not replaced.
+        Whether the last state is known to be readable; if not, the previous one is not replaced by it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -84,22 +84,22 @@ class CheckpointFile:
         atomic.sweep(self.previous)
 
     def exists(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Return whether there is a state to resume from."""
         return self.path.exists() or self.previous.exists()
 
     def read(self) -> container.Contents:
-        """The last state that is whole; a warning where that is not the last one that was begun."""
+        """Return the last readable state, with a warning if it is the previous one."""
         contents, place = _last(self.path)
         self.is_whole = place == self.path
         return contents
 
     def write(self, contents: container.Contents) -> None:
-        """Make this the last state, and the last one the one before it.
+        """Write a state; the last one becomes the previous one.
 
         Raises
         ------
         OSError
-            Where it cannot be written; what was there before still is.
+            If it cannot be written; the previous files are unchanged.
         """
         atomic.write(self.path, container.pack(contents), keep=self.previous if self.is_whole else None)
         self.is_whole = True
@@ -108,25 +108,25 @@ class CheckpointFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let others have it."""
+        """Release the lock."""
         with suppress(OSError):
             os.unlink(self._lock_path)
         os.close(self._lock)
 
 
 def read(path: str | os.PathLike[str]) -> container.Contents:
-    """The state kept in a file; where it is damaged, the one before it, with a warning.
+    """Return the state in a file; if it is damaged, the previous one, with a warning.
 
     Raises
     ------
     CheckpointError
-        Where there is none that can be read.
+        If there is no readable state.
     """
     return _last(Path(path))[0]
 
 
 def _last(place: Path) -> tuple[container.Contents, Path]:
-    """The last state that is whole, and which file that is."""
+    """Return the last readable state and its file."""
     found: list[str] = []
     for one in (place, place.with_name(place.name + ".previous")):
         try:
@@ -156,7 +156,7 @@ def _read(path: Path) -> container.Contents:
 
 
 def _locked(lock: Path, path: Path) -> int:
-    """A file that this process alone holds, until it ends; an error where another one does, or where none can be."""
+    """Lock a file for this process until it ends; a lock of another process is an error."""
     while True:
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -177,10 +177,10 @@ def _locked(lock: Path, path: Path) -> int:
                 os.unlink(lock)
             raise CheckpointError(f"{path}: files cannot be locked there: {error.strerror}") from error
         if _is_at(handle, lock):
-            with suppress(OSError):  # a full disk; it is only for those who wait
+            with suppress(OSError):  # a full disk; the number is only for messages
                 os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
             return handle
-        os.close(handle)  # its holder has just removed it
+        os.close(handle)  # its previous holder has just removed it
 
 
 def _is_at(handle: int, path: Path) -> bool:

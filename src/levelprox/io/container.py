@@ -1,12 +1,12 @@
-"""Named arrays and words in one file: safetensors, with a checksum over all of it.
+"""Named arrays and text in one file: safetensors, with a checksum of the whole file.
 
     8 bytes     length of the header, little-endian
     header      JSON: {"__metadata__": {name: text, …}, name: {"dtype", "shape", "data_offsets"}, …}, padded with blanks
-    the rest    the arrays, little-endian, C order, one after another without a gap
+    the rest    the arrays, little-endian, C order, contiguous
 
 Any program that reads safetensors reads these files. Reading one runs no code, and allocates no more than the file has
-bytes. `sha256` among the metadata is that of the whole file with 64 zeros in its place, so that no changed, missing or
-added byte goes unnoticed.
+bytes. `sha256` in the metadata is that of the whole file with 64 zeros in its place, so that every changed, missing or
+added byte is detected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DIMENSIONS = 20  # of an array, at most
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a file holds.
+    """Contents of a file.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class Contents:
 
 
 def pack(contents: Contents) -> list[bytes | memoryview]:
-    """The bytes of a file, in parts."""
+    """Return the bytes of a file, in parts."""
     arrays = {name: _stored(name, array) for name, array in contents.arrays.items()}
-    # Wide ones first: each begins at a multiple of its own width.
+    # The widest types first: each array begins at a multiple of its item size.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": {"sha256": _UNSIGNED, **contents.metadata}}
     end = 0
@@ -82,7 +82,7 @@ def pack(contents: Contents) -> list[bytes | memoryview]:
 
 
 def _stored(name: str, array: Array) -> Array:
-    """In C order and little-endian, as files have it."""
+    """Return the array in C order and little-endian, as in files."""
     kind = array.dtype.newbyteorder("<")
     if kind not in _CODES:
         raise TypeError(f"array {name!r} is of {array.dtype}, which files of arrays have no name for")
@@ -90,23 +90,23 @@ def _stored(name: str, array: Array) -> Array:
 
 
 def begins(data: bytes) -> bool:
-    """Whether the first bytes of a file are those of one that `pack` wrote."""
+    """Return whether the first bytes of a file are those of a file written by `pack`."""
     return data[_LENGTH:FIRST_BYTES] == _SIGNED
 
 
 def unpack(data: bytes, name: str) -> Contents:
-    """What the bytes of a file hold.
+    """Return the contents of a file from its bytes.
 
     Parameters
     ----------
     data : bytes
     name : str
-        What the file is called in errors.
+        Name of the file for error messages.
 
     Raises
     ------
     FileFormatError
-        Where a byte is not as it was written, or is missing, or was added.
+        If a byte was changed, removed or added.
     """
     if len(data) < _LENGTH:
         raise FileFormatError(f"{name}: {len(data)} bytes are too few; the file was cut short, or is another kind")
@@ -140,7 +140,7 @@ def _parsed(text: bytes, name: str) -> dict[str, Any]:
 
 
 def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Array]:
-    """The arrays, which must cover the rest of the file without gap or overlap."""
+    """Return the arrays, which must cover the rest of the file without gap or overlap."""
     arrays: dict[str, Array] = {}
     places = sorted((_place(entry, key, name), key) for key, entry in header.items())
     end = 0
@@ -160,7 +160,7 @@ def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Ar
 
 
 def _place(entry: object, key: str, name: str) -> tuple[int, int, str, tuple[int, ...]]:
-    """Begin, end, type and shape of an array, checked against each other."""
+    """Return begin, end, type and shape of an array, checked against each other."""
     match entry:
         case {"dtype": str(code), "shape": list(shape), "data_offsets": [begin, end], **rest} if not rest:
             whole = all(type(one) is int and one >= 0 for one in (begin, end, *shape))

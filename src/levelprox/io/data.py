@@ -1,4 +1,4 @@
-"""Data for a fit from a file: LIBSVM, CSV, Parquet or npz, by the ending of its name."""
+"""Data of a fit from a file: LIBSVM, CSV, Parquet or npz, by the ending of its name."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    r"""What a model is fitted to, or judged by.
+    r"""Data for a fit or a prediction.
 
     Attributes
     ----------
     X : ndarray, csr_array, csc_array or polars.DataFrame of shape (n_samples, n_features)
-        A frame where columns have names.
+        A frame if columns have names.
     y : ndarray of shape (n_samples,), optional
-        Numbers, truth values or words; None if none was requested.
+        Numbers, booleans or strings; None if it was not requested.
     feature_names : list of str, optional
     target_name : str, optional
-        The column that y was.
+        The column of y.
     path : Path
     weight : ndarray of shape (n_samples,), optional
-        Weights of the samples, where a column or an array of them was named.
+        Sample weights, if a column or an array of them was named.
     left_out : tuple of str
         Columns that are not used.
     more : dict of str to ndarray of shape (n_samples,)
-        "offset" and "exposure", where columns or arrays of them were named.
+        "offset" and "exposure", if columns or arrays of them were named.
     preprocessing : Preprocessing, optional
-        What X was made by, of columns of text or with missing values.
+        How X was made from columns of text or with missing values.
 
     Examples
     --------
@@ -92,40 +92,40 @@ class Data:
 
     @property
     def n_nonzero(self) -> int | None:
-        """Entries that are stored, of a sparse matrix."""
+        """Number of stored entries of a sparse matrix."""
         return int(cast(Any, self.X).nnz) if scipy.sparse.issparse(self.X) else None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is to be read, where that is not as usual.
+    """Settings for reading a file.
 
     Attributes
     ----------
     target : str, optional
-        The column or array to learn. By default the column "target" or "y", the array "y"; LIBSVM has no others.
+        The target column or array. By default the column "target" or "y", the array "y"; LIBSVM has no names.
     format : str, optional
-        One of libsvm, csv, tsv, parquet and npz; by default as the file's name says.
+        One of libsvm, csv, tsv, parquet and npz; by default from the name of the file.
     drop : sequence of str
         Columns to leave out.
     weight : str, optional
-        The column or array of the samples' weights.
+        The column or array of sample weights.
     header : bool
-        Whether a CSV file begins with names.
+        Whether a CSV file begins with column names.
     separator : str, optional
-        What separates the fields of a CSV file.
+        Separator of the fields of a CSV file.
     zero_based : bool
-        Whether a LIBSVM file counts features from 0.
+        Whether indices of a LIBSVM file start at 0.
     offset, exposure : str, optional
-        The columns or arrays of what is added to the margins, and of exposures.
+        The columns or arrays of offsets of the linear predictor, and of exposures.
     categorical : sequence of str or "auto"
-        Columns of a table that become features of 0 and 1, one for each category; "auto" takes those that hold text.
+        Columns of a table to encode as one 0/1 feature for each category; "auto": all columns of text.
     impute : {"median", "mean", "most-frequent"}, optional
-        What missing values of a table are replaced by.
+        Replacement of missing values of a table.
     preprocessing : Preprocessing, optional
-        Both, as they were learnt from other data.
+        Categories and replacements that were learnt from other data.
     is_whole : bool
-        Whether files are read as a whole, and not in parts.
+        Whether files are read as a whole, not in parts.
 
     Examples
     --------
@@ -150,19 +150,19 @@ class Reading:
 
     @property
     def text(self) -> Sequence[str]:
-        """Columns that are read as text in any case: 01 is not 1."""
+        """Columns that are read as text even if they hold numbers: 01 is not 1."""
         if self.preprocessing is not None:
             return self.preprocessing.categorical
         return () if self.categorical == "auto" else self.categorical
 
     @property
     def more(self) -> dict[str, str]:
-        """The columns that `fit` takes besides weights, by what they are."""
+        """Columns that `fit` takes besides weights, by role."""
         return {name: column for name in ("offset", "exposure") if (column := getattr(self, name)) is not None}
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
-    """What kind of file it is, by its name: `data.svm`, `data.csv.gz` and so on."""
+    """Return the format of a file from its name: `data.svm`, `data.csv.gz` and so on."""
     place = Path(path)
     ending = place.suffix.lower()
     if ending in _COMPRESSED:
@@ -192,10 +192,10 @@ def read_data(
     target : str, optional
         Short for `how=Reading(target)`.
     features : sequence of str or int, optional
-        Of a model that was fitted before: the columns it knows, which are taken in this order, all others being left
-        out; or how many features it has, which must be those of the file.
+        Features of a fitted model: the names of its columns, which are read in this order, without the others; or the
+        number of features, which must be that of the file.
     needs_target : bool, default=True
-        Whether to read y, which must then be there.
+        Whether to read y; then it must exist.
     how : Reading, optional
 
     Returns
@@ -205,9 +205,9 @@ def read_data(
     Raises
     ------
     FileFormatError
-        Where the file is not of its kind, or holds what cannot be used; the place is named.
+        If the file is not of its format, or holds values that cannot be used; the message names the place.
     BackendError
-        Where the file changes while it is read.
+        If the file changes while it is read.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data
 
 
 def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
-    """The columns of a table by what they are for; the rest as in `read_data`."""
+    """Return the data of a table, with its columns by role; the parameters are those of `read_data`."""
     table = replace(table, is_whole=how.is_whole)
     target = table.target_name(how.target) if needs_target else None
     weight = None if how.weight is None else table.checked(how.weight, "weight")
@@ -330,7 +330,7 @@ def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, h
 
 
 def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing | None:
-    """Categories and fill values, if requested; None if there is nothing to prepare."""
+    """Return the categories and fill values that `how` requires; None if there is nothing to prepare."""
     if how.categorical == "auto":
         categorical = [name for name in names if table.is_text(name)]
         for name in categorical:
@@ -358,7 +358,7 @@ def _learnt(table: Table, names: Sequence[str], how: Reading) -> Preprocessing |
 
 
 def _prepared(table: Table, preprocessing: Preprocessing, droppable: bool) -> Any:
-    """The features of a table; errors name the row."""
+    """Return the features of a table; errors name the row."""
     for column in preprocessing.columns:
         check = table.check_numbers if column.categories is None else table.check_text
         check([column.name], column.fill is not None, droppable)

@@ -57,15 +57,15 @@ def read_libsvm(
     max_features: int = MAX_FEATURES,
     max_bytes: int = MAX_BYTES,
 ) -> Rows:
-    r"""A LIBSVM file as a CSR matrix and its labels.
+    r"""Read a LIBSVM file as a CSR matrix and its labels.
 
     Numbers are rounded correctly: the same bits as Python's `float`. Zeros that are written in the file are stored.
-    `qid:n` behind the label is passed over. Blank lines and comments are no samples.
+    `qid:n` after the label is ignored. Blank lines and comments are no samples.
 
     Parameters
     ----------
     path : path
-        Plain or packed by gzip, bzip2 or xz, which is seen from its first bytes.
+        Plain, or compressed by gzip, bzip2 or xz, which is detected from the first bytes.
     n_features : int, optional
         The number of columns; a larger index in the file is an error. Default: the largest index.
     zero_based : bool
@@ -73,14 +73,14 @@ def read_libsvm(
     dtype : numpy.float64 or numpy.float32
         Of the values; float32 is float64 rounded once more, and what it cannot hold is an error.
     max_features : int
-        Without `n_features`, an index beyond is an error: a typo makes no matrix of a trillion columns.
+        Without `n_features`, a larger index is an error, so that a typo makes no matrix of a trillion columns.
     max_bytes : int
-        A packed file that unpacks to more than this, or to more than 1000 times its size, is an error.
+        A compressed file that unpacks to more than this, or to more than 1000 times its size, is an error.
 
     Returns
     -------
     X : scipy.sparse.csr_array of shape (n_samples, n_features)
-        Indices ascend in each row; they are int32 where that is enough, else int64.
+        Indices ascend in each row; they are int32 if that is enough, else int64.
     y : ndarray of float64
 
     Raises
@@ -89,9 +89,9 @@ def read_libsvm(
         `file:line:column: what`, columns counted in bytes from 1. Labels and values must be finite decimal numbers,
         indices must ascend, and there must be at least one sample.
     BackendError
-        The file was cut short, or written to, while it was read.
+        The file was truncated or changed while it was read.
     OSError
-        The file is not there, may not be read, or is a directory.
+        The file does not exist, may not be read, or is a directory.
 
     Examples
     --------
@@ -122,20 +122,20 @@ def libsvm_batches(
     dtype: DTypeLike = np.float64,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[Rows]:
-    """The same file in batches of `rows` samples, in order, the last one maybe shorter.
+    """Read a LIBSVM file in batches of `rows` samples, in order; the last one may be shorter.
 
     >>> for X, y in libsvm_batches("big.svm.gz", 10_000, n_features=47_236):  # doctest: +SKIP
     ...     model.partial_fit(X, y, classes=[-1, 1])
 
     One batch is in memory at a time, and a row has at most `n_features` entries. Parameters and errors are those of
-    `read_libsvm`; lines before an error have been yielded, as far as they fill batches.
+    `read_libsvm`; lines before an error are yielded as far as they fill batches.
     """
     rows = whole("rows", rows, least=1)
     return batches(LibsvmPass(path, whole("n_features", n_features), zero_based, dtype, MAX_FEATURES), rows, max_bytes)
 
 
 def batches(reading: LibsvmPass, rows: int, max_bytes: int = MAX_BYTES) -> Iterator[Rows]:
-    """What is read, `rows` rows at a time."""
+    """Yield the samples of a pass, `rows` rows at a time."""
     with closing(blocks(reading.path, max_bytes=max_bytes)) as text:
         for block in text:
             used = 0
@@ -149,7 +149,7 @@ def batches(reading: LibsvmPass, rows: int, max_bytes: int = MAX_BYTES) -> Itera
 
 
 class LibsvmPass:
-    """One pass over a file: the parser, and what its troubles are called."""
+    """One pass over a file: the parser, with errors that name the line and the column."""
 
     def __init__(
         self, path: PathLike, n_features: int | None, zero_based: bool, dtype: DTypeLike, max_features: int
@@ -165,20 +165,20 @@ class LibsvmPass:
         self._taken = 0
 
     def feed(self, block: NDArray[np.uint8], rows: int = -1) -> int:
-        """Read on until there are `rows` rows; how many bytes were used."""
+        """Parse until there are `rows` rows; return how many bytes were used."""
         used = self.parser.feed(block, rows)
         self._check()
         return used
 
     def finish(self) -> None:
-        """No more text."""
+        """End the text; a file without samples is an error."""
         self.parser.finish()
         self._check()
         if self._taken + self.parser.rows == 0:
             raise self._error(1, 1, "no samples: the file is empty, or has only blank lines and comments")
 
     def take(self) -> Rows:
-        """What was read since the last time."""
+        """Return the rows since the last call."""
         rows, columns = self.parser.rows, self.parser.features if self.n_features is None else self.n_features
         self._taken += rows
         data, indices, indptr, y = self.parser.take(columns)
@@ -196,7 +196,7 @@ class LibsvmPass:
 
 
 def _token(token: bytes) -> str:
-    """Return the token for a message: short, with control characters escaped."""
+    """Return a token for a message: short, without control characters."""
     text = repr(token[:_SHOWN])[1:]
     return text if len(token) <= _SHOWN else f"{text}... ({len(token)} bytes)"
 
@@ -234,7 +234,7 @@ _NAMES = ("data", "indices", "indptr", "y")
 
 @dataclass(frozen=True, eq=False)
 class Converted:
-    """The binary form of a file.
+    """The binary form of a LIBSVM file.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class Converted:
         "data", "indices", "indptr" and "y".
     shape : (int, int)
     path : Path
-        Where it is.
+        The file of this form.
     """
 
     arrays: dict[str, StoredArray]
@@ -258,13 +258,13 @@ def converted_libsvm(
     zero_based: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Converted:
-    """The binary form of a LIBSVM file, made where there is none that is up to date.
+    """Return the binary form of a LIBSVM file, which is made unless it exists and is up to date.
 
     Parameters
     ----------
     path : path
     cache : path-like, optional
-        The folder to keep it in. By default that of the file itself, under its name and `.csr-form`.
+        The folder to keep it in. By default that of the file, under its name and `.csr-form`.
     n_features, zero_based, dtype
         As in `levelprox.io.read_libsvm`.
     """
@@ -282,7 +282,7 @@ def converted_libsvm(
     if form is not None:
         return form
     with _alone(place.parent) as is_alone:
-        form = _found(place, key)  # perhaps another process has made it
+        form = _found(place, key)  # made by another process meanwhile
         if form is None:
             if is_alone:
                 atomic.sweep(place)
@@ -300,14 +300,14 @@ def _place(text: Path, cache: str | os.PathLike[str] | None) -> Path:
         return text.with_name(text.name + ENDING)
     folder = Path(cache)
     folder.mkdir(parents=True, exist_ok=True)
-    # files of one name in several folders
+    # files of the same name in several folders
     digest = hashlib.sha256(os.fsencode(os.path.abspath(text))).hexdigest()[:12]
     return folder / f"{text.name}-{digest}{ENDING}"
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Wait until no other process converts a file in this folder; False where that cannot be known."""
+    """Wait until no other process converts a file in this folder; yield False if files cannot be locked."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -321,7 +321,7 @@ def _alone(folder: Path) -> Iterator[bool]:
 
 
 def _found(place: Path, key: dict[str, Any]) -> Converted | None:
-    """Return the existing form if it belongs to this text and these options; any other file is replaced."""
+    """Return the form that exists, if it is that of this text, read in this way; else None, and it is replaced."""
     try:
         with open(place, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -333,23 +333,23 @@ def _found(place: Path, key: dict[str, Any]) -> Converted | None:
             if length > min(_MOST, size - _LENGTH - len(_MAGIC)):
                 return None
             file.seek(size - _LENGTH - length)
-            told = json.loads(file.read(length))
-        if told["of"] != key:
+            header = json.loads(file.read(length))
+        if header["of"] != key:
             return None
         arrays = {
             name: StoredArray(place, int(at), np.dtype(kind), (int(count),), shown(place))
-            for name, (at, kind, count) in told["arrays"].items()
+            for name, (at, kind, count) in header["arrays"].items()
         }
-        n, d = told["shape"]
+        n, d = header["shape"]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):  # another format, or damaged
+    except (ValueError, KeyError, TypeError):  # another kind of file, or damaged
         return None
     return Converted(arrays, (int(n), int(d)), place) if set(arrays) == set(_NAMES) else None
 
 
 def _parts(reading: LibsvmPass, key: dict[str, Any], folder: Path) -> Iterator[bytes | memoryview]:
-    """What the file is to hold: values as they are read, the rest behind them by way of files without a name."""
+    """Yield the contents of the file: values as they are read, then the rest, from temporary files without a name."""
     yield _MAGIC + bytes(-len(_MAGIC) % _ALIGNED)
     begin = len(_MAGIC) + -len(_MAGIC) % _ALIGNED
     pieces: list[tuple[np.dtype[Any], int]] = []  # type and number of the indices of each batch
@@ -369,7 +369,7 @@ def _parts(reading: LibsvmPass, key: dict[str, Any], folder: Path) -> Iterator[b
             pieces.append((X.indices.dtype, X.indices.size))
             stored, n, d = stored + X.data.size, n + y.size, max(d, X.shape[1])
         wide = np.dtype(np.int64 if any(one.itemsize == 8 for one, _ in pieces) else np.int32)
-        told: dict[str, tuple[int, str, int]] = {"data": (begin, kind.str, stored)}
+        places: dict[str, tuple[int, str, int]] = {"data": (begin, kind.str, stored)}
         end = begin + stored * kind.itemsize
         for name, dtype, count, parts in (
             ("indices", wide, stored, _widened(spooled, pieces, wide)),
@@ -378,15 +378,15 @@ def _parts(reading: LibsvmPass, key: dict[str, Any], folder: Path) -> Iterator[b
         ):
             yield bytes(-end % _ALIGNED)
             at = end + -end % _ALIGNED
-            told[name], end = (at, dtype.str, count), at + count * dtype.itemsize
+            places[name], end = (at, dtype.str, count), at + count * dtype.itemsize
             yield from parts
-    text = json.dumps({"of": key, "shape": [n, d], "arrays": told}).encode("ascii")
+    text = json.dumps({"of": key, "shape": [n, d], "arrays": places}).encode("ascii")
     yield text
     yield len(text).to_bytes(_LENGTH, "little")
 
 
 def _widened(file: Any, pieces: list[tuple[np.dtype[Any], int]], wide: np.dtype[Any]) -> Iterator[bytes | memoryview]:
-    """Indices of one type."""
+    """Yield the indices, converted to one type."""
     file.seek(0)
     for kind, count in pieces:
         for begin in range(0, count, _COPIED):

@@ -1,8 +1,7 @@
-"""Files as blocks of bytes: plain, or unpacked from .gz, .bz2 and .xz, which are known by their first bytes.
+"""Files as blocks of bytes: plain, or decompressed from .gz, .bz2 and .xz, which are detected from the first bytes.
 
-At most `BLOCK` bytes are in memory at once, for any content of the file. A packed file ends in an error where
-it unpacks to more than `RATIO` times its size (after `FREE` bytes) or to more than `max_bytes`. So does a plain file
-that changes while it is read.
+At most `BLOCK` bytes are in memory at once. It is an error if a compressed file unpacks to more than `RATIO` times its
+size (after `FREE` bytes) or to more than `max_bytes`, or if a plain file changes while it is read.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from io import FileIO
-from typing import Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,11 @@ BLOCK = 1 << 20
 RATIO = 1000
 FREE = 64 << 20
 MAX_BYTES = 1 << 36
-_XZ_MEMORY = 256 << 20  # four times the memory of `xz -9`
-
-
-class _Unpacker(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+_XZ_MEMORY = 256 << 20  # bytes, four times the need of `xz -9`
 
 
 class _Gzip:
-    """zlib's decompressor with the manners of those of bz2 and lzma."""
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -58,55 +48,50 @@ class _Gzip:
         return piece
 
 
-# Imported where they are needed: some builds of Python go without them.
-def _bzip2() -> _Unpacker:
-    import bz2
-
-    return bz2.BZ2Decompressor()
+#: Kinds of packed files by their first bytes.
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
 
 
-def _xz() -> _Unpacker:
+def _unpacker(kind: str) -> Any:
+    """Return a decompressor; modules are imported when needed, because some builds of Python do not have them."""
+    if kind == "gzip":
+        return _Gzip()
+    if kind == "bzip2":
+        import bz2
+
+        return bz2.BZ2Decompressor()
     import lzma
 
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
 
-_KINDS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
-    b"\x1f\x8b": ("gzip", _Gzip),
-    b"BZh": ("bzip2", _bzip2),
-    b"\xfd7zXZ\0": ("xz", _xz),
-}
-
-
 def blocks(path: PathLike, *, max_bytes: int = MAX_BYTES) -> Generator[NDArray[np.uint8]]:
-    """The bytes of the file, unpacked; each block is overwritten by the next one.
+    """Yield the bytes of a file, decompressed; each block is overwritten by the next one.
 
     Parameters
     ----------
     path : path
-        Opened as it is given, and read once from beginning to end: it may be a pipe.
+        Read once from beginning to end: it may be a pipe.
     max_bytes : int
-        A packed file that unpacks to more is an error; plain files may have any length.
+        A compressed file that unpacks to more is an error; plain files may have any length.
 
     Raises
     ------
     BackendError
-        After the last block, where the file was cut short or written to since it was opened.
+        After the last block, if the file was truncated or changed since it was opened.
     """
     with open(path, "rb", buffering=0) as file:
         raw = _raw(file, path)
         first = next(raw, None)
         if first is None:
             return
-        for magic, (kind, unpacker) in _KINDS.items():
-            if first[: len(magic)].tobytes() == magic:
-                yield from _unpacked(shown(path), kind, unpacker, _then(first, raw), max_bytes)
-                return
-        yield from _then(first, raw)
+        begin, data = first[:8].tobytes(), chain([first], raw)
+        kind = next((kind for magic, kind in PACKED.items() if begin.startswith(magic)), None)
+        yield from data if kind is None else _unpacked(shown(path), kind, data, max_bytes)
 
 
 def all_bytes(path: PathLike) -> bytes:
-    """All bytes of the file as they are; errors as of `blocks`."""
+    """Return all bytes of a file, not decompressed; errors are those of `blocks`."""
     with open(path, "rb", buffering=0) as file:
         before = os.fstat(file.fileno())
         data = file.read()
@@ -115,7 +100,7 @@ def all_bytes(path: PathLike) -> bytes:
 
 
 def shown(path: PathLike) -> str:
-    """Return the path for a message, with control characters escaped."""
+    """Return a path for a message, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in os.fsdecode(path))
 
 
@@ -135,7 +120,7 @@ def _raw(file: FileIO, path: PathLike) -> Iterator[NDArray[np.uint8]]:
 
 
 def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken: int) -> None:
-    """Raise where a file of this state before it was read is not what was read: `taken` bytes of it."""
+    """Raise if the file has changed since `before`, or fewer bytes than its size were read."""
     now = os.fstat(file.fileno())
     if not stat.S_ISREG(now.st_mode):  # a pipe
         return
@@ -146,16 +131,9 @@ def _check_unchanged(file: FileIO, path: PathLike, before: os.stat_result, taken
         )
 
 
-def _then(first: NDArray[np.uint8], rest: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    yield first
-    yield from rest
-
-
-def _unpacked(
-    path: str, kind: str, unpacker: Callable[[], _Unpacker], packed: Iterator[NDArray[np.uint8]], max_bytes: int
-) -> Iterator[NDArray[np.uint8]]:
-    """One stream after another, as `cat a.gz b.gz` makes them; zeros between and behind them are padding."""
-    unpack: _Unpacker | None = None
+def _unpacked(path: str, kind: str, packed: Iterable[NDArray[np.uint8]], max_bytes: int) -> Iterator[NDArray[np.uint8]]:
+    """Decompress one stream after another, as of `cat a.gz b.gz`; zeros between and after them are padding."""
+    unpack: Any = None
     taken = made = 0
     for block in packed:
         data = block.tobytes()
@@ -165,7 +143,7 @@ def _unpacked(
                 data = data.lstrip(b"\0")
                 if not data:
                     break
-                unpack = unpacker()
+                unpack = _unpacker(kind)
             piece, data = _piece(path, kind, unpack, data), b""
             made += len(piece)
             _check_size(path, taken, made, max_bytes)
@@ -177,12 +155,12 @@ def _unpacked(
         raise FileFormatError(f"{path}: the {kind} data end too early, after {taken} bytes: the file is not whole")
 
 
-def _piece(path: str, kind: str, unpack: _Unpacker, data: bytes) -> bytes:
+def _piece(path: str, kind: str, unpack: Any, data: bytes) -> bytes:
     try:
-        return unpack.decompress(data, BLOCK)
+        return bytes(unpack.decompress(data, BLOCK))
     except MemoryError:
         raise
-    except Exception as error:  # each of the three modules has its own
+    except Exception as error:  # each of the three modules has its own exceptions
         raise FileFormatError(f"{path}: the {kind} data are damaged: {error}") from error
 
 

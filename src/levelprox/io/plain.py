@@ -1,6 +1,6 @@
-"""Plain data: nested lists, dictionaries, numbers, words, arrays and a few named dataclasses, as JSON and arrays.
+"""Plain data: nested lists, dictionaries, numbers, strings, arrays and some dataclasses, as JSON and arrays.
 
-Numbers keep all their bits. What is read back is built from these kinds alone: nothing in a file can name any other.
+Numbers keep all their bits. Reading builds only these types: a file cannot name another one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from levelprox._typing import Array
 from levelprox.exceptions import FileFormatError
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_FEW = 1000  # words that may stand in the JSON; more are an array of their own
-_SHORT = 16  # numbers of a column of records that may
+_FEW = 1000  # strings in the JSON; more are an array of their own
+_SHORT = 16  # numbers of a column of records in the JSON
 _LONGEST = 8  # bytes of a number
-_ROOM, _TIMES = 2**22, 32  # bytes that all that is built may take: so many, and so many times those of the file
-_PARSED, _LISTED = 16, 8  # bytes that one byte of words, or of numbers that become objects, takes at most
+_ROOM, _TIMES = 2**22, 32  # memory of the result: at most so many bytes, plus so many times those of the file
+_PARSED, _LISTED = 16, 8  # bytes of memory, at most, for one byte of strings and of numbers that become objects
 
 
 def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
-    """JSON, and the arrays that it refers to.
+    """Return JSON, and the arrays that it refers to.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
-    """What `encode` was given; `name` is what the file is called in errors."""
+    """Return the data that `encode` received; `name` is the file in error messages."""
     try:
         named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), kind.__name__)}
         return _built(parsed(text), named, _Source(text, arrays))
@@ -55,7 +55,7 @@ def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: 
 
 
 def parsed(text: str) -> Any:
-    """What JSON says; a ValueError where it says a thing twice, or something that is no JSON."""
+    """Parse JSON; a repeated name, or text that is no JSON, is a ValueError."""
     return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_not_a_number)
 
 
@@ -102,21 +102,21 @@ def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
 
 
 class _Arrays:
-    """Arrays by the names they get; one that is there twice gets one."""
+    """Arrays by name; an array that occurs twice has one name."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Array] = {}
         self.names: dict[int, str] = {}
 
     def name_of(self, array: Array) -> str:
-        """The name of an array that is now among the others, and stays: else another might be taken for it."""
+        """Return the name of an array; a reference is kept, so that its id is not reused."""
         name = self.names.setdefault(id(array), f"a{len(self.names)}")
         self.by_name[name] = array
         return name
 
 
 def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any]:
-    """An array of words of so many letters, or of objects; where they are many, outside the JSON."""
+    """Encode an array of strings or of objects; if they are many, outside the JSON."""
     tree = _tree(array.ravel().tolist(), kinds, arrays)
     if array.size > _FEW:
         text = json.dumps(tree, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -126,7 +126,7 @@ def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, A
 
 
 def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any] | None:
-    """A tuple of dataclasses of one kind, field by field; None where it is none."""
+    """Encode a tuple of dataclasses of one type field by field; return None for other tuples."""
     kind = type(data[0]) if data else None
     if kind is None or kinds.get(kind.__name__) is not kind or not is_dataclass(kind):
         return None
@@ -144,7 +144,7 @@ def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
 
 
 class _Source:
-    """The arrays of a file, and how many bytes may still be made of it: a small file never takes much memory."""
+    """The arrays of a file, and how many bytes may still be allocated for it: a small file never takes much memory."""
 
     def __init__(self, text: str, arrays: Mapping[str, Array]) -> None:
         self.arrays = arrays
@@ -152,7 +152,7 @@ class _Source:
         self.left = _ROOM + _TIMES * self.size
 
     def take(self, n_bytes: int) -> None:
-        """Before so many bytes are taken; a ValueError where they are more than are left."""
+        """Count bytes before they are allocated; raise ValueError if they are more than are left."""
         self.left -= n_bytes
         if self.left < 0:
             raise ValueError(f"{self.size} bytes are to become more than {_ROOM + _TIMES * self.size}")
@@ -192,7 +192,7 @@ def _built(tree: Any, kinds: dict[str, type], source: _Source) -> Any:
 
 
 def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], source: _Source) -> Array:
-    """Words, or objects where there is no number of letters."""
+    """Return an array of strings, or of objects if there is no number of letters."""
     if isinstance(words, str):
         source.take(_PARSED * source.arrays[words].nbytes)
         words = parsed(source.arrays[words].tobytes().decode("ascii"))

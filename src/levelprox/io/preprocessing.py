@@ -1,7 +1,7 @@
-"""Columns of a table as features: text one-hot, missing values filled in, by what was learnt from the data of a fit.
+"""Columns of a table as features: text is one-hot encoded and missing values are filled in, as learnt in a fit.
 
-What is learnt is plain data, the categories of each column and the value that stands for a missing one, so that a model
-file can hold it. A category that was not there is 0 in all features of its column, with a warning.
+The categories and the fill value of each column are plain data, which a model file can hold. A category that the fit
+has not seen is encoded as zeros, with a warning.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _WHOLE = 2.0**53  # up to which float64 has all whole numbers
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table.
+    """A column of the table.
 
     Attributes
     ----------
     name : str
     categories : tuple of str, optional
-        Of a column that is one-hot, in their order; None for numbers.
+        Categories of a one-hot column, in order; None for numbers.
     fill : float or str, optional
-        What stands for a missing value; None where one is an error.
+        Replacement of a missing value; None if missing values are errors.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Column:
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        """Categories with a feature each: all, except the first of two; none if there is only one."""
+        """Categories with a feature each: all of three or more, the second of two, none of one."""
         categories = self.categories or ()
         return categories if len(categories) > 2 else categories[1:]
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the features of this column are called."""
+        """Names of the features of this column."""
         if self.categories is None:
             return (self.name,)
         return tuple(f"{self.name}={category}" for category in self.encoded)
@@ -63,7 +63,7 @@ class Preprocessing:
     ----------
     columns : tuple of Column
     impute : {"median", "mean", "most-frequent"}, optional
-        What missing numbers are replaced by; missing text is replaced by the most frequent category.
+        Replacement of missing numbers; missing text is replaced by the most frequent category.
     wanted : tuple of str, optional
         The features that `transform` returns; all by default.
     """
@@ -74,15 +74,15 @@ class Preprocessing:
 
     @classmethod
     def learn(cls, frame: Any, names: Sequence[str], categorical: Iterable[str], impute: Impute | None) -> Self:
-        """Learn categories and fill values from the data of a fit; all rows count alike.
+        """Learn categories and fill values from the data of a fit; all rows have the same weight.
 
         Parameters
         ----------
         frame : pandas or polars DataFrame
         names : sequence of str
-            The columns to learn from.
+            Columns of the features.
         categorical : iterable of str
-            Those of them that are one-hot.
+            The one-hot columns among them.
         impute : {"median", "mean", "most-frequent"}, optional
         """
         one_hot = set(categorical)
@@ -108,39 +108,38 @@ class Preprocessing:
 
     @property
     def categorical(self) -> list[str]:
-        """The columns that are one-hot."""
+        """The one-hot columns."""
         return [column.name for column in self.columns if column.categories is not None]
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The features of each column that is one-hot."""
+        """The features of each one-hot column."""
         return {column.name: column.features for column in self.columns if column.categories is not None}
 
     def restricted(self, features: Iterable[str]) -> Preprocessing:
-        """The same for some features; columns without any of them are not needed."""
+        """Return the preprocessing of some features; columns without any of them are not needed."""
         wanted = tuple(features)
         known = set(wanted)
         columns = tuple(column for column in self.columns if known.intersection(column.features))
         return Preprocessing(columns, self.impute, wanted)
 
     def transform(self, X: Any) -> Any:
-        """The features of a table.
+        """Return the features of a table.
 
         Parameters
         ----------
         X : pandas or polars DataFrame
-            With the columns of the fit, as they were before; others are left alone.
+            With the raw columns of the fit; other columns are ignored.
 
         Returns
         -------
         DataFrame of the same library
-            Of float64, one column for each feature.
+            One column of float64 for each feature.
 
         Raises
         ------
         InvalidInputError
-            Where a column is not there, holds something else than in the fit, or misses a value that cannot be filled
-            in.
+            If a column does not exist, has another type than in the fit, or has a missing value without a fill value.
         """
         kind = type(X).__module__.partition(".")[0]
         if kind not in ("pandas", "polars") or not hasattr(X, "columns"):
@@ -155,21 +154,21 @@ class Preprocessing:
         return type(X)(made, index=X.index) if kind == "pandas" else type(X)(made)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data for JSON."""
         columns = []
         for column in self.columns:
-            told: dict[str, Any] = {"name": column.name}
+            entry: dict[str, Any] = {"name": column.name}
             if column.categories is not None:
-                told["categories"] = list(column.categories)
+                entry["categories"] = list(column.categories)
             if column.fill is not None:
-                told["fill"] = column.fill
-            columns.append(told)
+                entry["fill"] = column.fill
+            columns.append(entry)
         return {"columns": columns, "impute": self.impute}
 
     @classmethod
-    def of_dict(cls, told: Any) -> Self:
-        """What `as_dict` was of; a ValueError where it is of nothing like it."""
-        match told:
+    def of_dict(cls, entry: Any) -> Self:
+        """Return the preprocessing from the result of `as_dict`; invalid data are a ValueError."""
+        match entry:
             case {"columns": list(columns), "impute": impute, **rest} if not rest and impute in (None, *IMPUTES):
                 found = cls(tuple(_of_dict(one) for one in columns), impute)
             case _:
@@ -181,7 +180,7 @@ class Preprocessing:
 
 
 def texts(values: Any) -> list[str | None]:
-    """Categories as text, without blanks around them; None where one is missing. Whole numbers have no point."""
+    """Return categories as text without surrounding blanks; None if missing. Whole numbers have no decimal point."""
     array = np.asarray(values)
     if array.dtype.kind not in "biufOUST":
         array = array.astype(object)
@@ -206,7 +205,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
-    """Numbers, NaN where one is missing."""
+    """Return numbers; NaN if missing."""
     array = np.asarray(values)
     if array.dtype.kind in "biuf":
         found = array.astype(np.float64)
@@ -252,7 +251,7 @@ def _central(numbers: NDArray[np.float64], impute: Impute) -> float:
 
 
 def _made(column: Column, values: Any) -> dict[str, NDArray[np.float64]]:
-    """The features of one column, and what is in them."""
+    """Return the features of one column and their values."""
     if column.categories is None:
         numbers = _numbers(column.name, values)
         return {column.name: np.where(np.isnan(numbers), _filling(column, np.isnan(numbers)), numbers)}
@@ -276,7 +275,7 @@ def _made(column: Column, values: Any) -> dict[str, NDArray[np.float64]]:
 
 
 def _filling(column: Column, missing: NDArray[np.bool_]) -> Any:
-    """What stands for missing values; an error where there are some and nothing does."""
+    """Return the fill value; missing values without one are an error."""
     if column.fill is None and np.any(missing):
         raise InvalidInputError(
             f"column {column.name!r} is missing at row {int(np.argmax(missing))} ({int(missing.sum())} in this "
@@ -285,21 +284,23 @@ def _filling(column: Column, missing: NDArray[np.bool_]) -> Any:
     return math.nan if column.fill is None else column.fill
 
 
-def _of_dict(told: Any) -> Column:
+def _of_dict(entry: Any) -> Column:
     if not (
-        isinstance(told, dict) and told.keys() <= {"name", "categories", "fill"} and isinstance(told.get("name"), str)
+        isinstance(entry, dict)
+        and entry.keys() <= {"name", "categories", "fill"}
+        and isinstance(entry.get("name"), str)
     ):
         raise ValueError("a column has a name, and perhaps categories and a fill value")
-    categories, fill = told.get("categories"), told.get("fill")
+    categories, fill = entry.get("categories"), entry.get("fill")
     if categories is None:
         if not (fill is None or (isinstance(fill, int | float) and not isinstance(fill, bool) and math.isfinite(fill))):
-            raise ValueError(f"the fill value of {told['name']!r:.60} is no number")
-        return Column(told["name"], None, None if fill is None else float(fill))
+            raise ValueError(f"the fill value of {entry['name']!r:.60} is no number")
+        return Column(entry["name"], None, None if fill is None else float(fill))
     if not (isinstance(categories, list) and categories and all(map(_is_word, categories))):
-        raise ValueError(f"the categories of {told['name']!r:.60} are no words")
+        raise ValueError(f"the categories of {entry['name']!r:.60} are no words")
     if len(set(categories)) != len(categories) or fill not in (None, *categories):
-        raise ValueError(f"the categories of {told['name']!r:.60} are not each there once, with the fill value")
-    return Column(told["name"], tuple(categories), cast("str | None", fill))
+        raise ValueError(f"the categories of {entry['name']!r:.60} are not each there once, with the fill value")
+    return Column(entry["name"], tuple(categories), cast("str | None", fill))
 
 
 def _is_word(value: object) -> bool:

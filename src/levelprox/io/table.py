@@ -35,17 +35,17 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a file with columns holds.
+    """A table with named columns.
 
     Attributes
     ----------
     frame : polars.DataFrame
     name : str
-        What the file is called in errors.
+        Name of the file for error messages.
     left_out : tuple of int
         Rows of the file, from 0 and ascending, that are not in the frame.
     is_whole : bool
-        Whether this is all of the file: of a part, categories and missing values cannot be prepared.
+        Whether this is the whole file: categories and missing values of a part cannot be prepared.
     """
 
     frame: polars.DataFrame
@@ -55,11 +55,11 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """Names of the columns."""
         return list(self.frame.columns)
 
     def target_name(self, target: str | None) -> str:
-        """The column to learn, or the one that is called as targets are."""
+        """Return the target column: the given one, or the one with a usual name."""
         if target is not None:
             return self.checked(target, "target")
         found = [name for name in TARGETS if name in self.names]
@@ -70,7 +70,7 @@ class Table:
         raise InvalidInputError(f"{self.name}: which column is the target?", hint)
 
     def checked(self, column: str, role: str) -> str:
-        """The name of a column, or of a header-less file's nth; an error where there is none."""
+        """Return the name of a column, or of the nth column of a file without a header; others are errors."""
         if column in self.names:
             return column
         if f"column_{column}" in self.names:
@@ -80,11 +80,11 @@ class Table:
         raise InvalidInputError(f"{self.name}: no column {column!r} for the {role}; {hint}")
 
     def listed_in(self, given: str) -> list[str]:
-        """The names in a list with commas; one name where a column is called so."""
+        """Return the names in a list with commas; a single name if a column has it."""
         return [given] if given in self.names else given.split(",")
 
     def features(self, names: Sequence[str], *, droppable: bool = False) -> polars.DataFrame:
-        """Return columns as numbers; raise where entries are text or missing, with a hint where it may be dropped."""
+        """Return columns as numbers; text and missing entries are errors, with a hint if the column may be dropped."""
         import polars
 
         self._refuse_text([name for name in names if not self._is_number(name)], droppable)
@@ -96,12 +96,12 @@ class Table:
         return frame
 
     def is_text(self, name: str) -> bool:
-        """Whether a column holds words, and not only missing values."""
+        """Return whether a column holds text, not only missing values."""
         column = self.frame[name]
         return str(column.dtype).startswith(_TEXT) and column.null_count() < column.len()
 
     def check_numbers(self, names: Sequence[str], may_be_missing: bool, droppable: bool) -> None:
-        """Raise where columns hold something else than numbers that are finite, or perhaps missing."""
+        """Raise if columns hold anything but finite numbers, or missing ones if they may be missing."""
         import polars
 
         if may_be_missing:  # a column without any value has no type
@@ -112,14 +112,14 @@ class Table:
             self._check_finite(name, column.fill_nan(None).drop_nulls() if may_be_missing else column, droppable)
 
     def check_text(self, names: Sequence[str], may_be_missing: bool, droppable: bool) -> None:
-        """Raise where categories are missing, unless they may be."""
+        """Raise if categories are missing, unless they may be."""
         for name in [] if may_be_missing else names:
             missing = np.array([text is None for text in texts(self.frame[name])])
             if missing.any():
                 self._refuse_missing(name, int(missing.argmax()), int(missing.sum()), droppable)
 
     def labels(self, name: str) -> NDArray[Any]:
-        """A target: numbers, truth values, or words."""
+        """Return a target: numbers, booleans or strings."""
         column = self.frame[name]
         if column.null_count():
             self._refuse_missing(name, int(column.is_null().arg_max() or 0), column.null_count(), False)
@@ -134,7 +134,7 @@ class Table:
         return values if values.dtype.kind == "b" else self._words(name)
 
     def _words(self, name: str) -> NDArray[Any]:
-        """A column of words, without blanks around them, as numbers are read."""
+        """Return a column of strings without surrounding blanks."""
         column = self.frame[name].cast(str).str.strip_chars()
         empty = column == ""
         if empty.any():
@@ -142,11 +142,11 @@ class Table:
         return np.asarray(column.to_list(), object)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """One column of numbers."""
+        """Return a column of numbers."""
         return np.array(self.features([name])[name].to_numpy(), np.float64)
 
     def _is_too_long(self, name: str) -> bool:
-        """Whether a column holds integers that floating point does not tell apart."""
+        """Return whether a column holds integers that floating point cannot represent."""
         column: Any = self.frame[name]
         return bool(column.dtype.is_integer() and max(abs(column.min() or 0), abs(column.max() or 0)) >= 2**53)
 
@@ -172,7 +172,7 @@ class Table:
         raise FileFormatError(f"{self.name}: {what}", Hint(tuple(parts)))
 
     def _text_in(self, name: str, droppable: bool) -> str:
-        """Return the first entry that is not a number, with a remedy if it resembles one."""
+        """Return the first entry that is no number, and a remedy if it looks like one."""
         column = self.frame[name]
         if column.null_count() == column.len():
             self._refuse_missing(name, 0, column.null_count(), droppable)
@@ -196,7 +196,7 @@ class Table:
             )
 
     def _row(self, row: int) -> int:
-        """Which row of the file, from 1, a row of the frame is."""
+        """Return the row of the file, from 1, of a row of the frame."""
         for one in self.left_out:
             row += one <= row
         return row + 1
@@ -213,7 +213,7 @@ class Table:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Columns in words: the first few, and how many more."""
+    """Return columns as text: the first few, and how many more."""
     every = list(names)
     text = ", ".join(repr(name) for name in every[:_NAMED])
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
@@ -221,7 +221,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def is_numeral(value: str) -> bool:
-    """Whether a text is a number, without the underscores and digits of other scripts that Python allows."""
+    """Return whether a text is a number, without the underscores and digits of other scripts that Python allows."""
     if not value.isascii() or "_" in value:
         return False
     try:
@@ -232,7 +232,7 @@ def is_numeral(value: str) -> bool:
 
 
 def polars_for(kind: str, name: str) -> Any:
-    """polars, or what to install in order to read such files."""
+    """Return polars; the error names what to install."""
     try:
         import polars
     except ImportError:
@@ -251,9 +251,9 @@ def read_csv(
     separator : str, default=","
         One character.
     header : bool, default=True
-        Whether the first line holds names; else columns are called column_1, column_2 and so on.
+        Whether the first line holds names; else columns are named column_1, column_2 and so on.
     text : sequence of str
-        Columns that hold text even where every entry is a number.
+        Columns that hold text even if every entry is a number.
 
     Returns
     -------
@@ -263,16 +263,16 @@ def read_csv(
     Raises
     ------
     FileFormatError
-        Where lines have more fields than the first, names are not unique, or the text is not UTF-8.
+        If lines have more fields than the first, names are not unique, or the text is not UTF-8.
     BackendError
-        Where the file changes while it is read.
+        If the file changes while it is read.
     """
     polars_for("CSV", shown(path))  # before anything is read
     return parse_csv(b"".join(block.tobytes() for block in blocks(path)), shown(path), separator, header, text)
 
 
 def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True, as_text: Sequence[str] = ()) -> Table:
-    """The table of a text; `name` is what errors call it, the rest as in `read_csv`."""
+    """Return the table of a text; `name` is for error messages, the rest as in `read_csv`."""
     polars = polars_for("CSV", name)
     text, left_out = _without_empty_lines(text, header)
     options: dict[str, Any] = {"separator": separator, "has_header": header, "null_values": _MISSING}
@@ -302,7 +302,7 @@ def parse_csv(text: bytes, name: str, separator: str = ",", header: bool = True,
 
 
 def _without_empty_lines(text: bytes, header: bool) -> tuple[bytes, tuple[int, ...]]:
-    """The text without lines that hold nothing, and which rows, from 0, they would have been; quoted ones stay."""
+    """Remove empty lines outside quotes; return the text, and the rows, from 0, that they would have been."""
     if not re.search(rb"(?:^|\n)\r?\n", text):
         return text, ()
     parts = text.lstrip(b"\r\n").split(b'"')  # every other part is within quotes
@@ -343,7 +343,7 @@ def _check_header(first: Any, name: str) -> None:
 
 
 def _with_numbers(polars: Any, frame: Any, as_text: Sequence[str]) -> Any:
-    """Columns of text that are numerals with blanks around them, as numbers; except those that are text."""
+    """Convert columns of numerals with surrounding blanks to numbers, except those named as text."""
     text = [column.name for column in frame if column.dtype == polars.String and column.name not in as_text]
     changed = {}
     for one in text:
@@ -368,16 +368,16 @@ def read_parquet(path: str | os.PathLike[str]) -> Table:
     Raises
     ------
     FileFormatError
-        Where it is no such file, or is damaged.
+        If it is no Parquet file, or is damaged.
     BackendError
-        Where it changes while it is read.
+        If it changes while it is read.
     """
     name = shown(path)
     polars = polars_for("Parquet", name)
     with open(path, "rb") as file:
         if file.read(4) != b"PAR1":
             raise FileFormatError(f"{name}: this is no Parquet file: it does not begin with PAR1")
-    data = all_bytes(path)  # polars would map the file, and a map of a file that is cut short ends the process
+    data = all_bytes(path)  # polars would map the file; a process that maps a truncated file is killed
     try:
         frame = polars.read_parquet(data)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:

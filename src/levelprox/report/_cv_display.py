@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from levelprox._typing import Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.report._drawing import COLOURS, INK, PALE, Mark, label_marks, label_x, new_axes, room_for_labels
-from levelprox.report.fitted import Axis, check_axis, check_ours, label_of, name_and_sign
+from levelprox.report.fitted import BUDGET_LABELS, Axis, check_axis, check_ours, name_and_sign
 
 _BLUE, _ORANGE = COLOURS[:2]
 _TIE_TOLERANCE = 1e-12  # relative, as in the choice of the budget
@@ -195,7 +195,7 @@ class CVDisplay:
             panel.legend(handles=[self.diverging_], frameon=False, fontsize="small", labelcolor=INK)
         panel.margins(x=0.03)
         self._mark(panel, before)
-        label_x(panel, label_of(self.by), whole=self.by == "n_features")
+        label_x(panel, BUDGET_LABELS[self.by], whole=self.by == "n_features")
         panel.set_ylabel(self.score_name, color=INK)
         self.ax_, self.figure_ = panel, panel.figure
         return self

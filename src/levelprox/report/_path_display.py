@@ -26,7 +26,7 @@ from levelprox.report._drawing import (
     shortened,
     where_used,
 )
-from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure, label_of
+from levelprox.report.fitted import BUDGET_LABELS, Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure
 from levelprox.subset.result import Exchanges
 
 
@@ -230,7 +230,7 @@ class PathDisplay:
             panels[1].set_ylabel("Loss", color=INK)
         for panel in panels:
             panel.margins(x=0.0)
-        label_x(panels[-1], label_of(self.by), whole=self.by == "n_features")
+        label_x(panels[-1], BUDGET_LABELS[self.by], whole=self.by == "n_features")
         self.ax_ = top if len(panels) == 1 else np.array(panels, dtype=object)
         self.figure_ = top.figure
         return self

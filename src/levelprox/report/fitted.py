@@ -14,7 +14,8 @@ from levelprox.subset.result import SubsetCertificate
 
 Axis = Literal["n_features", "level", "budget"]
 
-_LABELS: dict[str, str] = {
+#: Labels of axes of budgets.
+BUDGET_LABELS: dict[Axis, str] = {
     "n_features": "Number of features, at most",
     "level": "Level η",
     "budget": "Cost of the features, at most",
@@ -23,14 +24,9 @@ _LABELS: dict[str, str] = {
 
 def check_axis(by: Axis) -> Axis:
     """Return `by`; raise InvalidInputError unless it is a kind of budget."""
-    if by not in _LABELS:
-        raise InvalidInputError(f"by must be one of {', '.join(_LABELS)}, got {by!r}")
+    if by not in BUDGET_LABELS:
+        raise InvalidInputError(f"by must be one of {', '.join(BUDGET_LABELS)}, got {by!r}")
     return by
-
-
-def label_of(by: Axis) -> str:
-    """Return the label of an axis of budgets."""
-    return _LABELS[by]
 
 
 _OF = "of held-out samples"

@@ -22,6 +22,8 @@ from levelprox.report._drawing import COLOURS
 from levelprox.report.page._content import page_content
 from levelprox.report.page._fits import PathFits, Samples, path_fits, samples_of, test_samples
 
+__all__ = ["page", "write_page"]
+
 
 def page(
     model: Any,
@@ -86,11 +88,9 @@ def page(
     (True, True)
     """
     training, testing = samples_of(X, y, sample_weight, fit_params), test_samples(test, test_params)
-    path = path_fits(
-        model, X, y, n_features=n_features, level=level, sample_weight=sample_weight, fit_params=fit_params, fits=fits
-    )
-    content = storable(page_content(path, training, testing))
-    heading = storable(title or type(model).__name__)
+    path = path_fits(model, training, n_features, level, fits)
+    content = _storable(page_content(path, training, testing))
+    heading = _storable(title or type(model).__name__)
     return _written(content, path, heading, _subtitle(path, training, testing))
 
 
@@ -146,25 +146,25 @@ def _written(content: dict[str, Any], path: PathFits, title: str, subtitle: str)
         style=style,
         script=script,
         data=_json(content),
-        title=text(title),
-        subtitle=text(subtitle),
-        notice=f'<p class="notice">{text(content["notice"])}</p>' if content["notice"] else "",
-        label=text(fit["label"]),
+        title=_escaped(title),
+        subtitle=_escaped(subtitle),
+        notice=f'<p class="notice">{_escaped(content["notice"])}</p>' if content["notice"] else "",
+        label=_escaped(fit["label"]),
         last=len(content["fits"]) - 1,
         own=path.own,
-        tiles=tiles(fit),
+        tiles=_tiles(fit),
         width="several" if content["several"] else "one",
-        head=head(content),
-        rows=rows(content, fit),
-        sign=text(content["sign"]),
-        left_out=text(fit["left_out"]),
-        status=text(fit["status"][0]),
+        head=_head(content),
+        rows=_rows(content, fit),
+        sign=_escaped(content["sign"]),
+        left_out=_escaped(fit["left_out"]),
+        status=_escaped(fit["status"][0]),
         kind=fit["status"][1],
-        facts=facts(fit),
+        facts=_facts(fit),
         outcome="Confusion matrix" if content["outcome"]["kind"] == "classes" else "Residuals",
         tested=tested,
-        classes=classes(content["outcome"], path.own),
-        versions=text(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),
+        classes=_classes(content["outcome"], path.own),
+        versions=_escaped(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),
     )
 
 
@@ -197,41 +197,41 @@ _SHADES = 9
 _NOT_IN_HTML = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
-def storable(content: Any) -> Any:
+def _storable(content: Any) -> Any:
     """Return the data with lone surrogates and characters that HTML does not allow replaced."""
     if isinstance(content, str):
         return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
     if isinstance(content, dict):
-        return {name: storable(value) for name, value in content.items()}
-    return [storable(value) for value in content] if isinstance(content, list) else content
+        return {name: _storable(value) for name, value in content.items()}
+    return [_storable(value) for value in content] if isinstance(content, list) else content
 
 
-def text(words: Any) -> str:
+def _escaped(words: Any) -> str:
     """Escape text for HTML."""
     return escape(str(words))
 
 
-def tiles(fit: dict[str, Any]) -> str:
+def _tiles(fit: dict[str, Any]) -> str:
     """Return the tiles of the main numbers."""
     return "".join(
-        f'<div class="tile"><dt>{text(name)}</dt><dd class="value">{text(value)}</dd>'
-        f'<dd class="note">{text(note)}</dd></div>'
+        f'<div class="tile"><dt>{_escaped(name)}</dt><dd class="value">{_escaped(value)}</dd>'
+        f'<dd class="note">{_escaped(note)}</dd></div>'
         for name, value, note in fit["tiles"]
     )
 
 
-def head(content: dict[str, Any]) -> str:
+def _head(content: dict[str, Any]) -> str:
     """Return the head of the table of features."""
-    columns = "".join(f'<th scope="col" class="number">{text(name)}</th>' for name in content["columns"])
+    columns = "".join(f'<th scope="col" class="number">{_escaped(name)}</th>' for name in content["columns"])
     return f'<tr><th scope="col">feature</th>{columns}</tr>'
 
 
-def rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
+def _rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
     """Return the rows of the table of features, with the intercept below."""
     colour = dict(zip(content["lines"]["features"], content["lines"]["colours"], strict=True))
     body = "".join(
-        f'<tr data-feature="{i}"><th scope="row"><span class="{swatch(colour.get(i, -1))}"></span>'
-        f'<span class="name" title="{text(content["features"][i])}">{text(content["features"][i])}</span></th>'
+        f'<tr data-feature="{i}"><th scope="row"><span class="{_swatch(colour.get(i, -1))}"></span>'
+        f'<span class="name" title="{_escaped(content["features"][i])}">{_escaped(content["features"][i])}</span></th>'
         f"{''.join(map(_cell, cells))}</tr>"
         for i, cells in fit["rows"]
     )
@@ -241,7 +241,7 @@ def rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
     return body
 
 
-def swatch(colour: int) -> str:
+def _swatch(colour: int) -> str:
     """Return the CSS classes of the marker of a line: its colour, and whether it is dashed."""
     return "swatch" if colour < 0 else f"swatch c{colour % 8}{' dashed' if colour >= 8 else ''}"
 
@@ -249,29 +249,29 @@ def swatch(colour: int) -> str:
 def _cell(cell: list[Any]) -> str:
     number, part = cell
     if part is None:
-        return f'<td class="number">{text(number)}</td>'
+        return f'<td class="number">{_escaped(number)}</td>'
     at = part if part < 0 else 0
     bar = f'<rect class="{"minus" if part < 0 else "plus"}" x="{at:g}" y="0" width="{abs(part):g}" height="10"></rect>'
     return (
         f'<td class="number with-bar"><div><svg class="bar" viewBox="-100 0 200 10" preserveAspectRatio="none" '
-        f'aria-hidden="true">{bar}</svg><span>{text(number)}</span></div></td>'
+        f'aria-hidden="true">{bar}</svg><span>{_escaped(number)}</span></div></td>'
     )
 
 
-def facts(fit: dict[str, Any]) -> str:
+def _facts(fit: dict[str, Any]) -> str:
     """Return the facts of the certificate."""
-    return "".join(f"<div><dt>{text(name)}</dt><dd>{text(words)}</dd></div>" for name, words in fit["facts"])
+    return "".join(f"<div><dt>{_escaped(name)}</dt><dd>{_escaped(words)}</dd></div>" for name, words in fit["facts"])
 
 
-def classes(outcome: dict[str, Any], i: int) -> str:
+def _classes(outcome: dict[str, Any], i: int) -> str:
     """Return the confusion matrix of one fit; the shade of a cell is its fraction of the row."""
     if outcome["kind"] != "classes":
         return ""
     names = "".join(
-        f'<th scope="col" class="number" title="{text(name)}">{text(name)}</th>' for name in outcome["names"]
+        f'<th scope="col" class="number" title="{_escaped(name)}">{_escaped(name)}</th>' for name in outcome["names"]
     )
     body = "".join(
-        f'<tr><th scope="row" title="{text(name)}">{text(name)}</th>{_counts(counts, at)}</tr>'
+        f'<tr><th scope="row" title="{_escaped(name)}">{_escaped(name)}</th>{_counts(counts, at)}</tr>'
         for at, (name, counts) in enumerate(zip(outcome["rows"], outcome["counts"][i], strict=True))
     )
     return (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox.report.fitted import Axis, budget_of_fit, certificate_words, feature_name, label_of, price_words
+from levelprox.report.fitted import BUDGET_LABELS, Axis, budget_of_fit, certificate_words, feature_name, price_words
 from levelprox.report.page._figures import (
     Choice,
     charts_of,
@@ -54,7 +54,7 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
     return {
         "notice": _notice(path, train),
         "by": path.by,
-        "axis": label_of(path.by),
+        "axis": BUDGET_LABELS[path.by],
         "own": path.own,
         "sure": path.sure,
         "budgets": path.budgets,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import Features, Vector
+from levelprox._typing import Vector
 from levelprox.report._drawing import COLOURS, largest, where_used
 from levelprox.report.fitted import by_size, coefficient_name, in_one_figure, name_and_sign, standardized
 from levelprox.report.page._fits import Evaluation, PathFits, Samples
@@ -226,96 +226,69 @@ _OTHER, _UNKNOWN = "other", "not seen in training"
 
 
 @dataclass(frozen=True, eq=False)
-class ConfusionMatrix:
-    """A confusion matrix: rows are actual classes, columns predicted ones.
+class PredictionDisplay:
+    """What a page shows of the predictions of each fit.
 
     Attributes
     ----------
-    names : list of str
-        Names of the columns: the most frequent classes, and "other" if there are many.
-    rows : list of str
-        Names of the rows: the same, and one for classes that no fit has seen.
+    record : callable
+        Returns what is kept of the predictions of a fit.
+    about : dict
+        Data that all fits share.
+    name : str
+        Name of the list of what is recorded.
     """
 
-    names: list[str]
-    rows: list[str]
-    _place: Features
-    _actual: Features
-    _known: NDArray[Any]
-    _there: Features
+    record: Callable[[NDArray[Any]], Any]
+    about: dict[str, Any]
+    name: str
 
-    def record(self, predicted: NDArray[Any]) -> list[list[int]]:
-        """Return the counts for the predictions of a fit."""
-        guessed = self._place[np.searchsorted(self._known, predicted[self._there])]
-        table = np.zeros((len(self.rows), len(self.names)), np.int64)
-        np.add.at(table, (self._actual, guessed), 1)
-        return [[int(n) for n in row] for row in table]
-
-    def as_data(self, recorded: list[list[list[int]]]) -> dict[str, Any]:
-        """Return the matrices of all fits as data."""
-        return {"kind": "classes", "names": self.names, "rows": self.rows, "counts": recorded}
+    def as_data(self, recorded: list[Any]) -> dict[str, Any]:
+        """Return the data of all fits."""
+        return {**self.about, self.name: recorded}
 
 
-def prediction_display(path: PathFits, samples: Samples) -> ConfusionMatrix | ResidualPoints:
+def prediction_display(path: PathFits, samples: Samples) -> PredictionDisplay:
     """Return the display of predictions: a confusion matrix for classes, residuals for numbers."""
     if hasattr(path.model, "classes_"):
-        return confusion_matrix(path.model.classes_, samples)
-    return residual_points(samples, len(path.fits))
+        return _confusion_matrix(path.model.classes_, samples)
+    return _residual_points(samples, len(path.fits))
 
 
-def confusion_matrix(known: NDArray[Any], samples: Samples) -> ConfusionMatrix:
-    """Return the confusion matrix for these samples and classes."""
+def _confusion_matrix(known: NDArray[Any], samples: Samples) -> PredictionDisplay:
+    """Return the confusion matrix for these samples and classes: rows are actual classes, columns predicted ones.
+
+    Of many classes the most frequent ones have columns, the others share one. Classes that no fit has seen share a row.
+    """
     rows_used = samples.rows_used
     y = samples.y[rows_used]
-    recorded = np.isin(y, known)
-    places = np.searchsorted(known, y[recorded])
+    is_known = np.isin(y, known)
+    places = np.searchsorted(known, y[is_known])
     order = np.arange(known.size)
     if known.size > _MAX_MATRIX_CLASSES:
         often = np.argsort(-np.bincount(places, minlength=known.size), kind="stable")
         order = np.sort(often[: _MAX_MATRIX_CLASSES - 1])
-    place = np.full(known.size, order.size, np.intp)
-    place[order] = np.arange(order.size)
+    column = np.full(known.size, order.size, np.intp)
+    column[order] = np.arange(order.size)
     names = [str(known[i]) for i in order] + ([_OTHER] if order.size < known.size else [])
+    rows = names if np.all(is_known) else [*names, _UNKNOWN]
     actual = np.full(y.size, len(names), np.intp)
-    actual[recorded] = place[places]
-    return ConfusionMatrix(names, names if np.all(recorded) else [*names, _UNKNOWN], place, actual, known, rows_used)
+    actual[is_known] = column[places]
+
+    def record(predicted: NDArray[Any]) -> list[list[int]]:
+        table = np.zeros((len(rows), len(names)), np.int64)
+        np.add.at(table, (actual, column[np.searchsorted(known, predicted[rows_used])]), 1)
+        return [[int(n) for n in row] for row in table]
+
+    return PredictionDisplay(record, {"kind": "classes", "names": names, "rows": rows}, "counts")
 
 
-@dataclass(frozen=True, eq=False)
-class ResidualPoints:
-    """Points of a residual plot, on a grid: i stands for low + i · (high − low)/1000.
+def _residual_points(samples: Samples, n_fits: int) -> PredictionDisplay:
+    """Return the points of a residual plot, on a grid: i stands for low + i · (high − low)/1000.
 
-    Of many samples some are drawn, evenly spaced, so that the page stays small and is reproducible.
-
-    Attributes
-    ----------
-    low, high : float
-        Range of the targets; predictions outside are drawn at the edge.
-    shown, all : int
-        Number of samples that are drawn, and of all samples.
-    actual : list of int
-        Targets as grid indices.
+    Of many samples some are drawn, evenly spaced, the fewer the more fits there are, so that the page stays small and
+    is reproducible. Predictions outside the range of the targets are drawn at the edge.
     """
-
-    low: float
-    high: float
-    shown: int
-    all: int
-    actual: list[int]
-    _rows: Features
-
-    def record(self, predicted: NDArray[Any]) -> list[int]:
-        """Return the predictions of a fit as grid indices."""
-        return _grid_indices(predicted[self._rows], self.low, self.high)
-
-    def as_data(self, recorded: list[list[int]]) -> dict[str, Any]:
-        """Return the points of all fits as data."""
-        shown = {"kind": "residuals", "low": self.low, "high": self.high, "shown": self.shown, "all": self.all}
-        return {**shown, "actual": self.actual, "predicted": recorded}
-
-
-def residual_points(samples: Samples, n_fits: int) -> ResidualPoints:
-    """Return the points to draw, the fewer the more fits there are."""
     rows_used = samples.rows_used
     most = min(_MAX_POINTS, max(_MIN_POINTS, _MAX_TOTAL_POINTS // n_fits))
     rows = rows_used if rows_used.size <= most else rows_used[np.linspace(0, rows_used.size - 1, most).astype(np.intp)]
@@ -323,7 +296,9 @@ def residual_points(samples: Samples, n_fits: int) -> ResidualPoints:
     low, high = float(y.min()), float(y.max())
     room = 0.25 * (high - low) or 0.5 * (abs(high) or 1.0)
     low, high = low - room, high + room
-    return ResidualPoints(low, high, int(rows.size), int(rows_used.size), _grid_indices(y, low, high), rows)
+    shown = {"kind": "residuals", "low": low, "high": high, "shown": int(rows.size), "all": int(rows_used.size)}
+    about = {**shown, "actual": _grid_indices(y, low, high)}
+    return PredictionDisplay(lambda predicted: _grid_indices(predicted[rows], low, high), about, "predicted")
 
 
 def _grid_indices(values: NDArray[Any], low: float, high: float) -> list[int]:

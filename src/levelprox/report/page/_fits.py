@@ -52,15 +52,7 @@ class PathFits:
 
 
 def path_fits(
-    model: Any,
-    X: object,
-    y: ArrayLike,
-    *,
-    n_features: ArrayLike | None = None,
-    level: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    fit_params: dict[str, Any] | None = None,
-    fits: Sequence[Any] | None = None,
+    model: Any, data: Samples, n_features: ArrayLike | None, level: ArrayLike | None, fits: Sequence[Any] | None
 ) -> PathFits:
     """Return the model among fits for other budgets: the given ones, or those of `model.fit_path`.
 
@@ -80,25 +72,21 @@ def path_fits(
         other = next(name for name, value in given.items() if name != by and value is not None)
         raise InvalidInputError(f"the model was fitted with {by}, and so are the others on its page: no {other} here")
     if fits is None:
-        _check_classes(model, y, sample_weight)
-        others = _along(model, X, y, n_features, level, sample_weight, fit_params or {})
+        _check_classes(model, data)
+        others = _fitted_path(model, data, n_features, level)
     else:
         others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
     own = budget_of_fit(model)
-    together = [one for one in others if not np.isclose(budget_of_fit(one), own, rtol=_BUDGET_TOLERANCE, atol=0)] + [
-        model
-    ]
-    together.sort(key=budget_of_fit)
+    others = [one for one in others if not np.isclose(budget_of_fit(one), own, rtol=_BUDGET_TOLERANCE, atol=0)]
+    together = sorted([*others, model], key=budget_of_fit)
     return PathFits(together, next(i for i, one in enumerate(together) if one is model), by)
 
 
-def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
+def _check_classes(model: Any, data: Samples) -> None:
     """Raise InvalidInputError unless y has the classes of the model."""
     if not hasattr(model, "classes_"):
         return
-    labels = np.ravel(np.asarray(y))
-    rows_used = slice(None) if weight is None else np.broadcast_to(np.asarray(weight, np.float64), labels.shape) > 0
-    present = np.unique(labels[rows_used])
+    present = np.unique(data.y[data.rows_used])
     if not np.array_equal(present, model.classes_):
         raise InvalidInputError(
             f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: to fit the other budgets the "
@@ -106,10 +94,11 @@ def _check_classes(model: Any, y: ArrayLike, weight: ArrayLike | None) -> None:
         )
 
 
-def _along(model: Any, X: object, y: ArrayLike, n_features: Any, level: Any, weight: Any, more: Any) -> list[Any]:
+def _fitted_path(model: Any, data: Samples, n_features: Any, level: Any) -> list[Any]:
+    budgets = {"n_features": n_features, "level": level}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fits: list[Any] = model.fit_path(X, y, n_features=n_features, level=level, sample_weight=weight, **more)
+        fits: list[Any] = model.fit_path(data.X, data.y, sample_weight=data.weight, **budgets, **data.more)
     short = [f"{budget_of_fit(one):g}" for one in fits if not one.status_.success]
     if short:
         warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
