@@ -114,7 +114,7 @@ class Watch:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.moments: dict[str, list[tuple[Any, Any]]] = {
-            name: [] for name in ("looks", "gathers", "gram", "questions", "besides")
+            name: [] for name in ("full_passes", "gathers", "gram", "queries", "besides")
         }
         self.gathered: list[np.ndarray] = []
 
@@ -122,7 +122,7 @@ class Watch:
     def watching(self) -> Iterator[None]:
         """Record the queries inside the block."""
         places = [
-            (DeviceDesign, "rmatvec", "looks"),
+            (DeviceDesign, "rmatvec", "full_passes"),
             (DeviceDesign, "gathered", "gathers"),
             (Columns, "gram", "gram"),
             (DeviceModel, "partial_sums", "queries"),
@@ -139,29 +139,29 @@ class Watch:
                 setattr(owner, name, original)
 
     def _noting(self, original: Callable[..., Any], phase: str) -> Callable[..., Any]:
-        def noting(owner: Any, asked: Any, *args: Any, **options: Any) -> Any:
+        def noting(owner: Any, argument: Any, *args: Any, **options: Any) -> Any:
             if phase == "gathers":
-                self.gathered.append(np.asarray(asked))
+                self.gathered.append(np.asarray(argument))
             before = self.clock.now()
-            answer = original(owner, asked, *args, **options)
+            answer = original(owner, argument, *args, **options)
             self.moments[phase].append((before, self.clock.now()))
             return answer
 
         return noting
 
     def phases(self, total: float) -> dict[str, float]:
-        """Seconds of each phase; the host's is what is no question."""
+        """Return the seconds of each phase; those of the host are all outside queries."""
         seconds = {name: sum(self.clock.between(*pair) for pair in pairs) for name, pairs in self.moments.items()}
-        asked = seconds.pop("questions") + seconds.pop("besides")
-        return {**seconds, "other_device": asked - sum(seconds.values()), "host": total - asked}
+        device = seconds.pop("queries") + seconds.pop("besides")
+        return {**seconds, "other_device": device - sum(seconds.values()), "host": total - device}
 
     def touched(self, X: torch.Tensor) -> tuple[int, int]:
         """Return the bytes of X in full passes and gathered columns; and the same with whole sectors for the latter."""
         whole, size = X.numel() * X.element_size(), X.element_size()
         entries = sum(features.size for features in self.gathered) * X.shape[0] * size
         sectors = sum(np.unique(features * size // SECTOR).size for features in self.gathered) * X.shape[0] * SECTOR
-        looks = len(self.moments["looks"]) * whole
-        return looks + entries, looks + sectors
+        passes = len(self.moments["full_passes"]) * whole
+        return passes + entries, passes + sectors
 
 
 def measured(
@@ -192,10 +192,10 @@ def measured(
         "found": int(np.isin(chosen, support).sum()),
         "seconds": median,
         "all_seconds": seconds,
-        "looks": len(watch.moments["looks"]),
+        "full_passes": len(watch.moments["full_passes"]),
         "gathered_columns": int(sum(features.size for features in watch.gathered)),
         "grams": len(watch.moments["gram"]),
-        "questions": len(watch.moments["questions"]),
+        "queries": len(watch.moments["queries"]),
         "bytes_touched": entries,
         "bytes_touched_with_sectors": sectors,
         "floor": entries / rate,
@@ -225,8 +225,8 @@ def report(row: dict[str, Any], rate: float) -> None:
         f"  floor {row['floor']:.4f} s = {row['bytes_touched'] / 1e9:.1f} GB / {rate / 1e9:.0f} GB/s; "
         f"{row['floors']:.2f} floors, bar {MOST_FLOORS}: {met['floors']}; "
         f"with sectors {row['seconds'] / row['floor_with_sectors']:.2f}",
-        f"  {row['looks']} full passes, {row['gathered_columns']} columns gathered, {row['grams']} Gram matrices, "
-        f"{row['questions']} questions, {row['bytes_to_host']} bytes to the host",
+        f"  {row['full_passes']} full passes, {row['gathered_columns']} columns gathered, {row['grams']} Gram "
+        f"matrices, {row['queries']} queries, {row['bytes_to_host']} bytes to the host",
         f"  phases of a fit of {row['watched_seconds']:.4f} s: {phases}",
         sep="\n",
         flush=True,

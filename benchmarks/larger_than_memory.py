@@ -140,7 +140,7 @@ def fit(folder: Path, tol: float, start: str, memory: int, cold: bool) -> dict[s
         "seconds": seconds,
         "passes": source.passes,
         "rounds": model.traffic.rounds,
-        "looks": model.traffic.full_gradients,
+        "full_gradients": model.traffic.full_gradients,
         "RssAnon": max(most[0], anonymous()),
         "kkt": found.certificate.kkt,
         "status": str(found.status),
@@ -198,7 +198,7 @@ def main() -> int:
     print(f"read, cold     {reads[0]:8.1f} s and {reads[1]:.1f} s: {size / 1e9 / once:.2f} GB/s")
     print(f"fit            {row['seconds']:8.1f} s: {row['status']}, kkt {row['kkt']:.1e}, {row['nonzero']} not zero, ")
     print(f"               {row['of the truth']} of the true features among those past the threshold")
-    print(f"rounds         {row['rounds']:8d}, {row['looks']} full gradients; {row['passes']:.2f} passes over the file")
+    print(f"rounds         {row['rounds']:8d}, {row['full_gradients']} full; {row['passes']:.2f} passes over the file")
     print(f"cached         {row['cached before']:8.0%} before the fit, {row['cached after']:.0%} after it")
     print(f"RssAnon        {row['RssAnon'] / 1e9:8.2f} GB, at most {MOST_MEMORY / 1e9:g}")
     print(f"time           {ratio:8.2f} x passes x read, at most {MOST_TIME:g}")

@@ -45,7 +45,7 @@ MOST_ROUNDS, MOST_GROWTH = 80, 1.25
 
 
 class Counted(DaskSource):
-    """PartitionedSource that count the graphs sent, and what their answers weigh."""
+    """A data source that counts rounds and the size of their results."""
 
     rounds = 0
     packed = 0
@@ -77,17 +77,17 @@ def samples(n: int, features: int, chunks: int) -> tuple[da.Array, da.Array]:
 
 
 def measured(client: Client, n: int, start: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One fit."""
+    """Return the figures of one fit."""
     constraint = MCP.from_threshold(0.1)
     began = time.perf_counter()
-    shards = Counted.of(*samples(n, options.features, options.chunks), client=client)
+    source = Counted.of(*samples(n, options.features, options.chunks), client=client)
     loss = Logistic()
-    survey = shards.survey(loss, True, False)
+    statistics = source.statistics(loss, True, False)
     read = time.perf_counter() - began
-    assert survey.count == n
+    assert statistics.count == n
     Counted.rounds = Counted.packed = 0
     began = time.perf_counter()
-    model = PartitionedModel(shards, Form(loss, True))
+    model = PartitionedModel(source, Form(loss, True))
     result = solve(Problem(model, constraint, (FEATURES + 0.5) * constraint.cap), start=start)
     seconds = time.perf_counter() - began
     traffic = asdict(model.traffic)
@@ -112,7 +112,7 @@ def report(row: dict[str, Any]) -> None:
     """One line of the table."""
     print(
         f"n={row['n']:<9.0e} {row['start']:7} {row['status']:8} kkt={row['kkt']:.1e} nonzero={row['nonzero']:<3d} "
-        f"rounds={row['rounds']:<3d} looks={row['looks']:<3d} out={row['bytes_out'] / 1e3:6.1f} kB "
+        f"rounds={row['rounds']:<3d} full={row['full_gradients']:<3d} out={row['bytes_out'] / 1e3:6.1f} kB "
         f"back={row['bytes_back'] / 1e3:7.1f} kB packed={row['packed'] / 1e3:7.1f} kB "
         f"a round={row['bytes_per_round'] / 1e3:5.2f} kB  made in {row['read_seconds']:.1f} s, fitted in "
         f"{row['seconds']:.1f} s",

@@ -3,7 +3,7 @@
     min ψ(x)   subject to   g(x) = Σ_j ω_j φ(x_j) ≤ η
 
 See `SparseClassifier` and `SparseRegressor` for models in scikit-learn's habits, `solve` and `best_subset` for the
-functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `certify` for the proof of what came back.
+functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `certify` for the certificate of a result.
 """
 
 from difflib import get_close_matches

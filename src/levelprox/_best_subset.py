@@ -113,9 +113,9 @@ def best_subset(
         Called as callback(record) with a `SubsetRecord` whenever the best fit improves, at every phase, and some times
         a second in between; returning True stops the search.
     checkpoint : path-like or Checkpoint, optional
-        A file in which the state of the search is kept, as in `solve`.
+        File for the state of the search, as in `solve`.
     resume : bool or path-like, default=False
-        Whether to go on from there, as in `solve`; with the same bits in the end.
+        Whether to resume from it, as in `solve`; the result has the same bits.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def guided_subset(
     budget: float | None = None,
     **guidance: Any,
 ) -> Subset:
-    """Return what `best_subset` does, for callers that know more.
+    """Return the result of `best_subset`, for callers with more information.
 
     Parameters
     ----------

@@ -129,9 +129,9 @@ def path(
     time_limit : float, optional
         Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
     checkpoint : path-like or Checkpoint, optional
-        A file in which what was found is kept, as in `solve`.
+        File for the results so far, as in `solve`.
     resume : bool or path-like, default=False
-        Whether to go on from there, as in `solve`; with the same bits in the end.
+        Whether to resume from it, as in `solve`; the result has the same bits.
 
     Returns
     -------

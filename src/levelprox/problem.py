@@ -224,7 +224,7 @@ class Problem(FeatureProblem):
         given = _weights_without(self.objective.unpenalized, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.width > 1:
-            # Never None: from them and x alone the surrogate knows which coordinates belong together.
+            # Never None: from them and x alone the surrogate determines which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
         unpenalized = np.empty(0, np.intp) if weights is None else np.flatnonzero(weights == 0)
         self._set(level=level, weights=weights, unpenalized=unpenalized, signs=self._checked_signs())

@@ -191,7 +191,7 @@ def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative
     if linear is not None and np.any(linear != 0):
         raise InvalidInputError("u must be 0 where a feature has several coordinates: their norm has no sign")
     if nonnegative is not None and np.any(nonnegative):
-        raise InvalidInputError("nonnegative is not to be had where a feature has several coordinates")
+        raise InvalidInputError("nonnegative is not supported for features with several coordinates")
     return d // width
 
 
@@ -255,5 +255,5 @@ def _explain(status: _kernels.ProjectionStatus, point: FloatArray, linear: Float
             raise InvalidInputError(f"u must be in [-1e50, 1e50], got {linear.flat[np.argmax(np.abs(linear))]:g}")
     reason = "Σ ω(|x| + ux) ≥ 0 for every x when |u| ≤ 1 wherever ω > 0"
     if linear is not None and np.any(np.abs(linear) > 1):
-        reason += ", and where |u| > 1 the point may lie beyond the floating-point range"
+        reason += ", and where |u| > 1 the point may be beyond the floating-point range"
     raise InfeasibleError(f"no feasible point: {reason}; got tau={tau:g}")

@@ -75,7 +75,7 @@ CUT_SHORT_STOPS = (StopReason.INTERRUPTED, StopReason.NOT_FINITE)
 
 @dataclass(frozen=True, eq=False)
 class Kinks:
-    """What smoothing knows of a loss with kinks: the state of a method of multipliers.
+    """State of `smoothing` for a loss with kinks: that of a method of multipliers.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ def test_fit_shows_features_certificate_and_scores(files, run):
         assert name in out
     assert f"accuracy, test   {model.score(CANCER.data[400:], CANCER.target[400:]):.6g}\n" in out
     assert "3 of at most 3 features" in out and "not improved by any of the 81 swaps" in out and "solved" in out
-    assert err == "levelprox: classification, because the target has the 2 values 0, 1 (--task says otherwise)\n"
+    assert err == "levelprox: classification, because the target has the 2 values 0, 1 (--task overrides this)\n"
 
 
 def test_json_is_one_document_on_standard_output(files, run):
@@ -175,7 +175,7 @@ def test_numbers_are_never_altered_for_a_spreadsheet(files, run, tmp_path):
 
 def test_info_of_data(files, run):
     code, out, _ = run("info", files / "cancer.csv")
-    assert code == 0 and "mean radius: Float64" in out and "looks like: classification" in out
+    assert code == 0 and "mean radius: Float64" in out and "task: classification" in out
     code, out, _ = run("info", files / "cancer.svm", "--json")
     found = json.loads(out)
     assert (found["n_samples"], found["n_features"], found["target"]["counts"]) == (569, 30, {"-1": 212, "1": 357})
@@ -448,7 +448,7 @@ def test_values_without_a_json_form_are_null():
         ("counts from 1; zero_based=True reads files", "counts from 1; --zero-based reads files"),
         ("Stopped, max_iter: 3. Raise max_iter.", "Stopped, --max-iter: 3. Raise --max-iter."),
         ("raise max_iter and time_limit", "raise --max-iter and --time-limit"),
-        ("is kept: resume='/a b/c' goes on.", "is kept: --resume goes on."),
+        ("is saved; resume='/a b/c' continues.", "is saved; --resume continues."),
         ("at most n_features=3 features; n_features must", "at most --features 3 features; --features must"),
         ("or choose by criterion='cv'. bic needs", "or choose by --criterion cv. bic needs"),
         (
@@ -478,7 +478,7 @@ def test_a_default_budget_is_reported(files, run, tmp_path):
     assert json.loads(out)["budget"] == {"n_features": 3} and code == 0
     assert "at most 3 features: one for every ten samples of the rarest class" in err
     err = run("fit", files / "dia.parquet", "--time-limit", 0)[2]
-    assert "at most 10 features: one for every ten samples, at least 1 and at most 10 (--features says" in err
+    assert "at most 10 features: one for every ten samples, at least 1 and at most 10 (--features overrides" in err
     assert "choosing from 0, 1 features" in run("fit", tmp_path / "a.csv", "--cv", 3)[2]
     assert "levelprox: 0 to 1 features" in run("path", tmp_path / "a.csv")[2]
 

@@ -122,7 +122,7 @@ def test_a_cluster_started_for_it_gives_the_same_model_and_is_gone(files, fitted
     code, text, _ = run("info", out)
     assert code == 0 and found["features"][0]["name"] in text and "fitted to" not in text
     code, text, _ = run("certify", out, files / "cancer.csv", "--target", "word", "--weight", "weight")
-    assert code == 0 and text.startswith("The model does not know to which data it was fitted.")
+    assert code == 0 and text.startswith("The model has no fingerprint of the data of its fit.")
 
 
 @pytest.mark.process
@@ -183,7 +183,7 @@ def test_files_read_in_turn_give_the_same_model(files, fitted, name, more, monke
 def test_passes_over_the_data_are_reported(files, run, monkeypatch):
     monkeypatch.setattr(progress, "_OTHER_SECONDS", 0.0)
     code, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked", "--verbose")
-    assert code == 0 and "checking X, chunk 1 of 1\n" in err and "(looking at all features, chunk 1 of 1)\n" in err
+    assert code == 0 and "checking X, chunk 1 of 1\n" in err and "(full gradient pass, chunk 1 of 1)\n" in err
     _, _, err = run("fit", files / "cancer.parquet", *LEVEL, "--chunked")
     assert "chunk" not in err
 

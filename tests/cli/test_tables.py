@@ -227,7 +227,7 @@ def test_a_loaded_model_prepares_frames(kind, folder, run, tmp_path):
     assert "preprocessing_" not in str(raised.value)
     with pytest.raises(InvalidInputError, match="no column 'rooms'"):
         model.preprocessing_.transform(kind({"city": ["Bern"], "sex": ["f"], "age": [3], "zip": ["01"]}))
-    with pytest.raises(InvalidInputError, match="DataFrame is wanted"):
+    with pytest.raises(InvalidInputError, match="must be a pandas or polars DataFrame"):
         model.preprocessing_.transform(np.ones((2, 5)))
     model.save(tmp_path / "again")
     assert levelprox.load(tmp_path / "again").preprocessing_ == model.preprocessing_

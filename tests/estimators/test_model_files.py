@@ -417,7 +417,7 @@ FORGERIES = {
     ),
     "JSONDecodeError": lambda about, tree, arrays: about.pop("model"),
     "'Pipeline' is none of": lambda about, tree, arrays: tree.update({"class": "Pipeline"}),
-    "a class, parameters and what was fitted": lambda about, tree, arrays: tree.pop("class"),
+    "must have a class, parameters and fitted attributes": lambda about, tree, arrays: tree.pop("class"),
     "has no coef0_": set_fitted("coef0_", 1),
     "has no alpha": lambda about, tree, arrays: tree["parameters"]["dict"].update(alpha=1),
     "nothing refers to the arrays ['z']": lambda about, tree, arrays: arrays.update(z=np.ones(1)),
@@ -425,13 +425,13 @@ FORGERIES = {
     "scale_ cannot be": set_array("scale_", 0, -1.0),
     "intercept_ cannot be": set_array("intercept_", 0, np.nan),
     "coef_ cannot be": lambda about, tree, arrays: tree["fitted"]["dict"].update(coef_={"tuple": []}),
-    "(1, 4) is wanted": set_fitted("n_features_in_", 4),
+    "(1, 4) is expected": set_fitted("n_features_in_", 4),
     "classes_ cannot be": set_fitted("classes_", {"words": ["a"], "letters": 1, "shape": [1]}),
     "coef_ has the shape": set_fitted("classes_", {"words": ["a", "b", "c"], "letters": 1, "shape": [3]}),
     "a class twice": set_fitted("classes_", {"words": ["a", "a"], "letters": 1, "shape": [2]}),
     "feature_names_in_ has the shape": set_fitted("feature_names_in_", {"words": ["a"], "letters": None, "shape": [1]}),
     "is above level_": set_array("scale_", slice(None), 1e6),
-    "and certificate_ speaks of": set_fitted("level_", 9.5),
+    "and certificate_ has": set_fitted("level_", 9.5),
     "psi = inf, which is no number": set_figure("psi", {"float": "inf"}),
     "scale = inf, which is no number": set_figure("scale", {"float": "inf"}),
     "multiplier = nan, which is no number": set_figure("multiplier", {"float": "nan"}),
@@ -508,7 +508,7 @@ def test_claims_that_no_search_can_make_are_refused():
     whole = model.certificate_
     for words, change in {
         "is no gain": {"multiplier": math.inf},
-        "and not how much": {"multiplier": math.nan, "addition": 2},
+        "but not how much": {"multiplier": math.nan, "addition": 2},
         "5 of 2 swaps": {"exchanges": levelprox.Exchanges(5, 2)},
         "stationarity = nan": {"stationarity": math.nan},
     }.items():
@@ -554,7 +554,7 @@ def test_rows_of_coefficients_are_counted_before_there_are_any(rows):
     contents = forged(change, fitted(SparseClassifier(n_features=1), X, y))
     tracemalloc.start()
     try:
-        with pytest.raises(FileFormatError, match=r"coef_ cannot be put together: .* \(1, 8\) is wanted"):
+        with pytest.raises(FileFormatError, match=r"coef_ cannot be built: .* \(1, 8\) is expected"):
             read(contents)
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -351,12 +351,12 @@ def test_warm_starts_from_something_else_begin_afresh():
         assert model.coef_.dtype == np.float32
         swapped = SparseClassifier(**budget, warm_start=True).fit(X, y)
         with pytest.warns(
-            ConvergenceWarning, match=r"had the classes \[0, 1\], this one has \[5, 7\]; it starts afresh"
+            ConvergenceWarning, match=r"had the classes \[0, 1\], this one has \[5, 7\]; the fit starts without it"
         ):
             swapped.fit(X, np.where(y == 1, 5, 7))
         assert_same_fit(swapped, SparseClassifier(**budget).fit(X, np.where(y == 1, 5, 7)), 0)
         regressor = SparseRegressor(**budget, warm_start=True).fit(X, targets())
-        with pytest.warns(ConvergenceWarning, match="it starts afresh"):
+        with pytest.warns(ConvergenceWarning, match="the fit starts without it"):
             regressor.fit(X[:, :4], targets())
         assert_same_fit(regressor, SparseRegressor(**budget).fit(X[:, :4], targets()), 0)
 

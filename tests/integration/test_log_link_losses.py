@@ -164,7 +164,7 @@ def test_counts_that_are_all_zero_have_no_fit():
 
 
 def test_a_group_that_counts_nothing_drives_its_coefficient_off():
-    """ψ decreases without bound along a column that only samples without a count have, and along no other."""
+    """ψ keeps decreasing along a column that only samples without a count have, and along no other."""
     X = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]])
     model = LinearModel(X, [3.0, 0.0, 0.0, 1.0], "poisson")
     assert model.is_separated(np.array([0.0, -1.0]))

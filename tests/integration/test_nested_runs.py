@@ -54,7 +54,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_before_the_data_are_read(tm
     file = tmp_path / "state"
     best_subset(LinearModel(X, y), 1, checkpoint=file)
     SlowToPrepare.prepared = 0
-    with pytest.raises(CheckpointError, match="there is a checkpoint already"):
+    with pytest.raises(CheckpointError, match="the checkpoint already exists"):
         best_subset(SlowToPrepare(X, y), 1, checkpoint=file)
     assert SlowToPrepare.prepared == 0
 

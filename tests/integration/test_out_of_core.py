@@ -284,7 +284,7 @@ def test_a_pass_goes_back_and_forth_and_tells_how_far_it_is(tmp_path):
     n = chunked.n_chunks
     assert read == [*range(n), *range(n)[::-1], *range(n)]
     assert told[n : n + 2] == [(1, n, "measuring X"), (2, n, "measuring X")]
-    assert told[-1] == (n, n, "looking at all features") and len(told) == 3 * n
+    assert told[-1] == (n, n, "full gradient pass") and len(told) == 3 * n
     assert source.bytes_read == 3 * chunked.nbytes
 
 

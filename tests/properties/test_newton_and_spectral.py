@@ -38,7 +38,7 @@ def problem_of(loss, place):
     """A constraint of the registry at a level that binds; sample weights, offsets and intercepts in turn."""
     constraint = CONSTRAINTS[place]
     options = [{}, {"sample_weight": WEIGHTS}, {"fit_intercept": True}][place % 3]
-    if loss == "sigmoid":  # an intercept alone gains without bound: nothing would be left to fit
+    if loss == "sigmoid":  # an intercept alone keeps gaining: nothing would be left to fit
         options.pop("fit_intercept", None)
     if loss == "multinomial":
         objective = MultinomialModel(X, TARGETS[loss], **options)
@@ -64,7 +64,7 @@ def test_newton_and_spectral_agree(place, loss):
     problem = problem_of(loss, place)
     rough = patient(problem, 1e-3)  # so that both are in the same valley
     with warnings.catch_warnings():
-        if loss == "sigmoid":  # gains without bound beyond the threshold; not part of this test
+        if loss == "sigmoid":  # keeps gaining beyond the threshold; not part of this test
             warnings.filterwarnings("ignore", "the data are separable", ConvergenceWarning)
         newton = solve(problem, tol=TOL, x0=rough.x)
     assert newton.subsolver == "newton" and newton.status is Status.SOLVED

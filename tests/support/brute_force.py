@@ -280,7 +280,7 @@ def _judge_point(problem: Case, answer: Answer, oracle: Oracle, outcome: Outcome
 
 
 def diverges(problem: Case, oracle: Oracle, features: Set) -> bool:
-    """Whether some direction lowers ψ without bound, or at least does not raise it, and changes margins."""
+    """Whether some direction keeps lowering ψ, or at least does not raise it, and changes margins."""
     if problem.loss in ("sigmoid", *CLASSES):
         return True  # not examined
     if problem.loss not in ("logistic", "poisson"):

@@ -1,7 +1,7 @@
 """The time limit of what runs in this thread.
 
-A limit is kept in two ways. Loops ask `seconds_left` between two steps and end in order. Where a single step takes
-longer than a grace period beyond the limit, compiled code raises `TimeLimitError` in the middle of it
+A limit is enforced in two ways. Loops check `seconds_left` between two steps and end in order. Where a single step
+takes longer than a grace period beyond the limit, compiled code raises `TimeLimitError` in the middle of it
 (`interruptible`): the step is lost, and the best point before it is the answer. The grace period is a fifth of the
 overshoot that is allowed, max(1 s, 5 % of the limit). What handles the exception has another period, and what is done
 at the end of a run, such as its certificate, ends with the third (`finishing`).

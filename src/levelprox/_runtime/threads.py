@@ -78,7 +78,7 @@ def _share(group: Path, second: bool) -> float | None:
 
 
 def set_up(kernels: ModuleType) -> None:
-    """Tell the kernels what holds by default, and threadpoolctl of the kernels. They call this when they are loaded."""
+    """Set the defaults of the kernels, and register them with threadpoolctl. Called when they are loaded."""
     kernels.set_thread_defaults(min(from_environment() or 0, 2**16), min(cpu_quota() or 0, 2**16))
     import threadpoolctl  # comes with scikit-learn
 

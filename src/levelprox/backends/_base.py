@@ -344,7 +344,7 @@ class RemoteObjective(Curved):
         return z.known
 
     def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
-        """Evaluate ψ and ∇ψ, with the Hessian where that is wanted or small."""
+        """Evaluate ψ and ∇ψ, with the Hessian if requested or small."""
         with_hessian = wanted == "hessian" or self.dimension <= _SMALL_HESSIAN
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 

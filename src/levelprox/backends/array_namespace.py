@@ -251,7 +251,7 @@ Namespace = Torch | Cupy
 
 
 def array_namespace(X: Any) -> Namespace | None:
-    """Return the library and device of an array; None where it is not on a device that this package knows."""
+    """Return the library and device of an array; None if it is not on a supported device."""
     library = type(X).__module__.split(".")[0]
     if library == "torch" and hasattr(X, "layout"):
         return Torch(X.device)
@@ -303,7 +303,7 @@ def _named(xp: str, device: Any) -> Namespace:
     try:
         namespace: Namespace = Torch(device) if xp == "torch" else Cupy(device)
         namespace.zeros((1,), np.dtype(np.float64))
-    except Exception as error:  # each library has errors of its own for a device that is not there
+    except Exception as error:  # each library has its own errors for a missing device
         raise InvalidInputError(f"{xp} has no device {device!r} here: {error}") from error
     return namespace
 

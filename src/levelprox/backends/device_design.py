@@ -31,7 +31,7 @@ _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
 _STORED = 2**25  # entries of a CSR matrix that are checked at a time
-_TYPICAL = 2**10  # rows that tell how large the entries of a column typically are
+_TYPICAL = 2**10  # rows for an estimate of the typical size of entries
 
 
 class DeviceDesign:

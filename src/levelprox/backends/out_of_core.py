@@ -252,7 +252,7 @@ class Pass:
 
 def _what_for(work: Work[Any], everywhere: bool) -> str:
     if isinstance(work, Evaluation):
-        return "looking at all features" if everywhere else "reading columns"
+        return "full gradient pass" if everywhere else "reading columns"
     return "checking X" if isinstance(work, ComputeStatistics) else "measuring X"
 
 

@@ -1,4 +1,4 @@
-"""One round over remote data: the query that is sent, the sums that come back, and the traffic of both."""
+"""One round over remote data: the query that is sent, the sums that are returned, and the traffic of both."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class PartialSums:
 
     @property
     def nbytes(self) -> int:
-        """What comes back."""
+        """Size of the result."""
         return sum(one.nbytes for one in self.parts if one is not None)
 
 

@@ -82,7 +82,7 @@ class Certificate:
         By how much ψ can be lowered at most by feasible moves near x. From the second-order model of the
         Lagrangian over the features that may move, y·slack + ½ρ'M⁻¹ρ with ρ = ∂ψ + y ∂g, with an allowance for
         curvature that changes; for losses with kinks by linear programming duality. Never more than ψ(x) − inf ψ, which
-        it is where no other bound is found or there was no time to look for one. The rounding of ψ is included. None
+        it is where no other bound is found or there was no time for one. The rounding of ψ is included. None
         where ψ is known through its values and gradients only, and in certificates of version 0.1.
 
     Examples
@@ -179,9 +179,9 @@ def certify(
     null : NullFit, optional
         The null fit of the same problem, where it is known already; it only sets scales.
     hint : ndarray of shape (n,), optional
-        Slopes of the samples from which to look for the best subgradient, where the loss has kinks. Not trusted.
+        Slopes of the samples at which the search for the best subgradient starts, if the loss has kinks. Checked.
     seconds : float
-        How long to look for it, and for a bound of the possible gain.
+        Time limit for it and for a bound of the possible gain.
 
     Returns
     -------

@@ -104,7 +104,7 @@ def null_fit(problem: FeatureProblem, seconds: float = math.inf, fitted: Vector 
     """Return the origin, with fitted unpenalized features; scales are measured there.
 
     Where ψ is not convex, its convex start (`Loss.convex_start`) is fitted first, and from there ψ itself, unless its
-    loss attains no minimum, as sigmoid: an intercept then gains without bound, towards where all gradients vanish.
+    loss attains no minimum, as sigmoid: an intercept then keeps gaining, towards where all gradients vanish.
     There the fit of the convex start is the null fit. Either way it is a function of the problem alone.
 
     Where features have several coefficients, the scale is of the largest ‖∇ψ_j‖₂: what keeps a whole feature at zero.
@@ -140,7 +140,7 @@ def _scale_of_a_fit(problem: FeatureProblem, x: Vector, left: float, at_origin: 
 
     Where the curvature of ψ has no bound, the gradient at the origin may be large only because x is far. What
     a parabola with the curvature of ψ at x would have there, ‖∇ψ((1−t)x)‖/t with small t, then takes its place;
-    unless ψ decreases without bound towards x, and has no curvature left.
+    unless ψ keeps decreasing towards x, and has no curvature left.
     """
     objective = problem.objective
     if objective.bounded_curvature or objective.is_separated(x):

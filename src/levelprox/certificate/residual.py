@@ -193,7 +193,7 @@ def best_subgradient(
     null : NullFit
     subgradients : Subgradients
     seconds : float
-        How long to look for it.
+        Time limit of the search.
     with_level : bool
         Whether the multiplier is free; else it is 0.
     """

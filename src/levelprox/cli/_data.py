@@ -350,7 +350,7 @@ def choose_task(settings: Settings, likely: Task, why: str) -> Task:
         return task
     task = likely
     if not settings.options.quiet:
-        print_notice(f"levelprox: {task}, because {why} (--task says otherwise)")
+        print_notice(f"levelprox: {task}, because {why} (--task overrides this)")
     return task
 
 

@@ -99,7 +99,7 @@ class Settings:
             return
         for option, given in (("--class-weight", self.class_weight), ("--multi-class", self.options.multi_class)):
             if given is not None:
-                raise UsageError(f"{option} is for classification, and this is a regression (--task says otherwise)")
+                raise UsageError(f"{option} is for classification, and this is a regression (--task overrides this)")
         if self.ridge == "auto":
             raise UsageError("--ridge auto is for classification; for a regression give a number")
 
@@ -296,7 +296,7 @@ def _cost_rows(path: Path) -> list[list[str]]:
         raise UsageError(f"--feature-cost: {path} is no text of names and costs: {error}") from None
     if any(len(row) != 2 for row in rows):
         place = next(i for i, row in enumerate(rows, 1) if len(row) != 2)
-        raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are wanted, with a comma between")
+        raise UsageError(f"--feature-cost: {path}, row {place}: a name and a cost are expected, separated by a comma")
     has_titles = bool(rows) and not is_number(rows[0][1])
     return rows[has_titles:]
 

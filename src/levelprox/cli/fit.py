@@ -331,14 +331,14 @@ def _print_budget(settings: Settings, model: Any, y: Any, weight: Any, width: in
         return
     if settings.chooses:
         grid = ", ".join(f"{value:g}" for value in model.path_budgets(y.size, width))
-        print_notice(f"levelprox: choosing from {grid} features (--features says otherwise)")
+        print_notice(f"levelprox: choosing from {grid} features (--features overrides this)")
         return
     of_what = "samples of the rarest class" if hasattr(model, "decision_function") else "samples"
     with suppress(ValueError):  # invalid weights, which the fit reports
         most = int(model.budget_for(y, weight))
         print_notice(
             f"levelprox: at most {counted(most, 'feature')}: one for every ten {of_what}, at least 1 "
-            "and at most 10 (--features says otherwise)"
+            "and at most 10 (--features overrides this)"
         )
 
 

@@ -114,7 +114,7 @@ class _Path:
         if budgets is None:
             budgets = list(range(min(10, self.data.shape[1]) + 1))
             if not self.settings.options.quiet:
-                print_notice(f"levelprox: 0 to {budgets[-1]} features (--features says otherwise)")
+                print_notice(f"levelprox: 0 to {budgets[-1]} features (--features overrides this)")
         done: list[Any] = []
         try:
             with self.settings.progress("path", len(budgets), "fits") as advance:

@@ -1,4 +1,4 @@
-"""A design is the data matrix X, reduced to what an algorithm may ask of it.
+"""A design is the data matrix X with the operations that algorithms need.
 
     Xx,   X'r,   some columns,   some rows,   X' diag(D) X,   Σ_i s_i X_ij²
 
@@ -57,7 +57,7 @@ class Design(ABC):
     nbytes: int
     kernel: DesignKernel
 
-    #: Whether the kernels can read X row by row, as minibatches ask for.
+    #: Whether the kernels can read X row by row, as minibatches require.
     has_rows: bool = True
 
     @property

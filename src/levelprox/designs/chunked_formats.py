@@ -159,7 +159,7 @@ def _bounds(
         size = entry_bytes * ends + indptr.dtype.itemsize * np.arange(begin, begin + ends.size)
         place = 0
         while (place := int(np.searchsorted(size, begun + chunk_bytes, side="right")) - 1) < ends.size - 1:
-            place = max(place, bounds[-1] + 1 - begin)  # a row of its own, however large
+            place = max(place, bounds[-1] + 1 - begin)  # a single row, of any size
             if place >= ends.size - 1:
                 break
             bounds.append(begin + place)

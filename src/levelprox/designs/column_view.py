@@ -63,7 +63,7 @@ class SelectedDesign(Design):
         return self.copy().kernel
 
     def copy(self) -> Design:
-        """X[:, W] with arrays of its own."""
+        """X[:, W] with new arrays."""
         return self.base.columns(self.chosen)
 
     @property

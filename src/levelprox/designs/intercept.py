@@ -34,7 +34,7 @@ class InterceptDesign(Design):
     Parameters
     ----------
     base : Design
-        X, perhaps centred and scaled (`ScaledDesign`), without an intercept of its own.
+        X, perhaps centred and scaled (`ScaledDesign`), without an intercept.
     ones : ndarray of int64, optional
         Where among the columns the columns of ones are, in ascending order. By default there is one, at the end.
 

@@ -4,7 +4,7 @@ A run saves a state, plain data, after each step; nothing happens to it unless a
 started with the state of another continues from there and ends with the same bits: everything between two steps is
 a function of the state and the problem alone.
 
-A search has no state of its own. It is a chain of pieces of work whose results decide what comes next (`Replay`): a
+A search has no small state. It is a sequence of units of work whose results determine the next ones (`Replay`): a
 resumed search is run again with the saved results of units of work, and computes only the rest.
 """
 
@@ -76,7 +76,7 @@ class SavedState:
     @property
     def advice(self) -> str:
         """The sentence that says how to resume a run that was cut short; empty without a checkpoint."""
-        return "" if self.writer is None else f" Its state is kept: resume={self.writer.name!r} goes on."
+        return "" if self.writer is None else f" Its state is saved; resume={self.writer.name!r} continues."
 
     def as_tree(self) -> dict[str, Any]:
         """Return all states as plain data."""
@@ -125,8 +125,8 @@ class Writer:
         except (OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or "not enough memory"
             warn(
-                f"{self.name}: the state could not be written: {why}. The run goes on; "
-                f"{'what was kept before is still there' if self.file.exists() else 'nothing is kept'}",
+                f"{self.name}: the state could not be written: {why}. The run continues; "
+                f"{'the previous state is unchanged' if self.file.exists() else 'no state is saved'}",
                 CheckpointWarning,
             )
         self.written, self.pending = time.monotonic(), False
@@ -162,14 +162,14 @@ class Writer:
 
 
 class Replay:
-    """Pieces of work whose results are saved, and not done again in a resumed run.
+    """Units of work whose results are saved, and not computed again in a resumed run.
 
     Parameters
     ----------
     saved : SavedState
     memory : callable
-        Returns what pieces have left in memory besides their results, as plain data; None if a limit has cut the last
-        one short, which is then not saved.
+        Returns what units of work have left in memory besides their results, as plain data; None if a limit has cut the
+        last one short, which is then not saved.
     restore : callable
         Called with that after the last piece that is known.
     """
@@ -230,8 +230,8 @@ def open_checkpoint(
         its_own = origin is not None and Path(os.path.abspath(origin)) == file.path
         if file.exists() and not its_own:
             raise CheckpointError(
-                f"{writer.name}: there is a checkpoint already; resume=True goes on from it. To begin again, remove it "
-                "or choose another file"
+                f"{writer.name}: the checkpoint already exists; resume=True continues from it. To start again, remove "
+                "it or choose another file"
             )
         if origin is not None and (resume is not True or file.exists()):
             writer.resume_from(file.read() if its_own else files.read(origin), origin)
@@ -254,7 +254,7 @@ def _places(checkpoint: Place | Checkpoint | None, resume: bool | Place) -> tupl
         raise InvalidInputError(f"resume must be True, False or a path, got {resume!r}")
     if checkpoint is None:
         if resume is True:
-            raise InvalidInputError("resume=True goes on from the checkpoint: give checkpoint, or resume the path")
+            raise InvalidInputError("resume=True continues from the checkpoint: give checkpoint, or resume the path")
         return (None, None) if resume is False else (Checkpoint(resume), resume)
     place = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
     return place, None if resume is False else place.path if resume is True else resume
@@ -298,7 +298,9 @@ class Termination:
         if self.received:
             try:
                 kept = (
-                    f"The state is kept: resume={self.name!r} goes on" if self.path.exists() else "Nothing was done yet"
+                    f"The state is saved; resume={self.name!r} continues"
+                    if self.path.exists()
+                    else "No work was done yet"
                 )
                 warn(f"Terminated. {kept}", CheckpointWarning)
             finally:  # also where warnings are errors

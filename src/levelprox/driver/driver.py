@@ -1,7 +1,7 @@
 """The driver: run a method under its limits.
 
-`drive` alone knows of time limits, `max_iter`, Ctrl-C, SIGTERM, callbacks, checkpoints and statuses. A method is a
-generator of states that knows a `Context` (`result.py`); see docs/driver.md for an example.
+`drive` alone handles time limits, `max_iter`, Ctrl-C, SIGTERM, callbacks, checkpoints and statuses. A method is a
+generator of states that uses a `Context` (`result.py`); see docs/driver.md for an example.
 """
 
 from __future__ import annotations

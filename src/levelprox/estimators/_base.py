@@ -273,7 +273,7 @@ class SingleBudgetMixin(SparseLinearModel):
         if coef.shape != (task.standardization.width, task.standardization.scale.size):
             warn(
                 f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
-                f"{(task.standardization.width, task.standardization.scale.size)}; it starts afresh"
+                f"{(task.standardization.width, task.standardization.scale.size)}; the fit starts without it"
             )
             return None
         return task.standardization.inside(self.coef_, self.intercept_)
@@ -285,7 +285,7 @@ class SingleBudgetMixin(SparseLinearModel):
         settings = self._settings()
         if hasattr(self, "n_samples_seen_") and not hasattr(self, "_stream"):
             raise InvalidInputError(
-                "this model was read from a file, without what its stream remembers of the batches before: begin "
+                "this model was read from a file, without the state of its stream: start "
                 "another one, by `fit` or with a clone"
             )
         stream, moments, initial = copy.deepcopy(getattr(self, "_stream", None)) or (*self._new_stream(d), settings)

@@ -98,7 +98,7 @@ class FitPathMixin(Parameters):
         samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), dict(fit_params))
         if model.feature_cost is not None and (n_features is not None or level is not None):
             raise InvalidInputError(
-                "the model has a budget of costs, and so have those beside it: neither n_features nor level"
+                "the model has a budget of costs, so the other fits need one too: neither n_features nor level"
             )
         budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
         task: Task = Task.of(model, model._prepare(samples), budgets[0])

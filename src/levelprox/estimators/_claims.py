@@ -54,7 +54,7 @@ class Claim:
     def __post_init__(self) -> None:
         for name in ("claimed", "found", "holds"):
             value = getattr(self, name)
-            if isinstance(value, np.generic):  # JSON knows Python's own only
+            if isinstance(value, np.generic):  # JSON supports Python types only
                 object.__setattr__(self, name, value.item())
 
     @property
@@ -73,7 +73,7 @@ class Claims:
     ----------
     claims : tuple of Claim
     differences : tuple of str or None
-        In what the data differ from those of the fit; None where the model does not know which these were.
+        In what the data differ from those of the fit; None if the model has no fingerprint of these.
     """
 
     claims: tuple[Claim, ...]
@@ -113,7 +113,7 @@ class Claims:
 
     def _about_the_data(self) -> str:
         if self.differences is None:
-            return "The model does not know to which data it was fitted."
+            return "The model has no fingerprint of the data of its fit."
         if not self.differences:
             return "The data are those of the fit."
         return f"Other data than those of the fit: they differ in {', '.join(self.differences)}."

@@ -23,7 +23,7 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
 
         at most n_features nonzero features,   or   g(scale_ · coef) = Σ_j ω_j φ(scale_j ‖coef_j‖) ≤ level.
 
-    Of more than two classes each has coefficients of its own; ‖coef_j‖ is the length of those of feature j, which
+    With more than two classes each has its own coefficients; ‖coef_j‖ is the length of those of feature j, which
     counts once. The intercepts never count. The fit satisfies the budget exactly, for every status.
 
     Parameters
@@ -99,10 +99,10 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
         Called with a record of each step, `Record` under a level and `SubsetRecord` with n_features; returning True
         stops the fit.
     checkpoint : path-like or Checkpoint, optional
-        A file in which the state of the fit is kept: every minute, or as `Checkpoint` says, and when it ends, by
+        File for the state of the fit, written every minute, or as set by `Checkpoint`, and when the fit ends
         for any reason, Ctrl-C and SIGTERM included (docs/checkpoints.md). Not for `partial_fit`.
     resume : bool or path-like, default=False
-        Whether to go on from the state in `checkpoint`, where there is one; or from another file, which must be there.
+        Whether to resume from the state in `checkpoint`, if there is one; or from another file, which must exist.
         The model has the same bits as one whose fit was never broken off.
 
     Attributes
@@ -264,7 +264,7 @@ class SparseClassifierCV(ClassificationMixin, BudgetChoiceMixin):
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
     checkpoint, resume
-        As in `SparseClassifier`; the file has the scores of folds that are done, and the state of the last fit.
+        As in `SparseClassifier`; the file has the scores of finished folds, and the state of the last fit.
     device, random_state, verbose, callback
         As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
 

@@ -44,7 +44,7 @@ from levelprox.objectives._multiclass import ByClass
 from levelprox.result import CUT_SHORT, Status
 
 _NO_LIMIT = 1000  # outer steps
-_DIVERGES = "Diverging: |the data are separable, or the loss gains for ever"  # how such warnings begin
+_DIVERGES = "Diverging: |the data are separable, or the loss keeps decreasing"  # how such warnings begin
 _CHOSEN, _FOUND = "The chosen features", "Features found without a ridge"
 _UNDECIDED = "Whether a ridge is needed is not known: the last search without one was cut short."
 _BY_LEAVE_ONE_OUT = ", chosen by an approximate leave-one-out loss"
@@ -334,7 +334,7 @@ class Task(FixedRidgeFit):
     def each(self, budgets: list[Budget]) -> list[Solution]:
         """Return the fits under several budgets, all of one kind and in ascending order.
 
-        Levels are fitted by path following unless each fit has limits of its own; other budgets one by one, each with
+        Levels are fitted by path following unless each fit has its own limits; other budgets one by one, each with
         its share of the time that is left. All fits are returned: Ctrl-C raises KeyboardInterrupt.
         """
         limits = self.time_limit is not None or self.options["subsolver"] != "auto" or self.max_iter < _NO_LIMIT

@@ -272,7 +272,7 @@ class FixedRidgeFit:
 
         They are of the precision of X, but float64 where rounding to float32 raises ψ: of columns with a large mean,
         and of near-equal ones, products of coefficients and X cancel, and their last digits decide. They are float64,
-        too, where there was no time to look at the data (`examined`).
+        too, if there was no time for the data (`examined`).
         """
         if self.standardization.dtype == np.float32 and examined:
             with suppress(NumericalError):  # beyond the range of float32

@@ -135,9 +135,7 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         place = _in_y(y) if _is_of_y(error) else _in_table(X) if _is_of_conversion(error) else ""
         if "Expected 2D array, got 1D array" in str(error) and np.ndim(y) == 2:  # type: ignore[arg-type]
-            raise InvalidInputError(
-                "X has one dimension and y two; are they exchanged? The call is fit(X, y)"
-            ) from error
+            raise InvalidInputError("X has one dimension and y two; are they swapped? The call is fit(X, y)") from error
         place = place or _hint(str(error), y)
         if not place:
             raise

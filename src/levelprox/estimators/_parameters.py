@@ -185,7 +185,10 @@ class Parameters(BaseEstimator):
         costs = cost_budgets(self.budget, self.feature_cost, self.n_features, self.level, self._most())
         if costs:
             if len(costs) > 1:
-                raise InvalidInputError(f"budget must be one number, got {self.budget!r}; the CV twin chooses")
+                raise InvalidInputError(
+                    f"budget must be one number, got {self.budget!r}; SparseClassifierCV and SparseRegressorCV choose "
+                    "from several"
+                )
             return costs[0]
         if self.level is None:
             by_rule = int(max(1, min(n / SAMPLES_PER_FEATURE, MOST_DEFAULT_FEATURES)))

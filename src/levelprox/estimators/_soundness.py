@@ -1,7 +1,7 @@
 """Checks that the parts of a fitted model agree with one another, for models that are read from files.
 
 Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
-certificate's figures are numbers and say the same as multiplier_ and status_. What only the data can tell is for
+certificate's figures are numbers and say the same as multiplier_ and status_. What depends on the data is checked by
 `certify_model`.
 """
 
@@ -103,7 +103,7 @@ def _check_shapes(model: Any) -> None:
     }
     for part, shape in wanted.items():
         if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
-            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is wanted")
+            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is expected")
     if hasattr(model, "preprocessing_"):
         made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
         if made != known.tolist():
@@ -128,7 +128,7 @@ def _check_budget(model: Any) -> None:
             raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
         claimed = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
         if claimed != model.level_:
-            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ speaks of {claimed!r}")
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {claimed!r}")
     _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
     if hasattr(model, "constraint_"):
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
@@ -199,7 +199,7 @@ def _check_search(claimed: SubsetCertificate) -> None:
     if not (np.isnan(claimed.multiplier) or 0 <= claimed.multiplier < np.inf):
         raise InvalidInputError(f"certificate_ has multiplier = {claimed.multiplier!r}, which is no gain")
     if np.isnan(claimed.multiplier) and claimed.addition is not None:
-        raise InvalidInputError(f"certificate_ says of feature {claimed.addition} that it gains most, and not how much")
+        raise InvalidInputError(f"certificate_ says of feature {claimed.addition} that it gains most, but not how much")
     if not 0 <= claimed.exchanges.examined <= claimed.exchanges.total:
         raise InvalidInputError(f"{claimed.exchanges.examined} of {claimed.exchanges.total} swaps cannot be examined")
     additions: Exchanges | None = getattr(claimed, "additions", None)
@@ -208,7 +208,7 @@ def _check_search(claimed: SubsetCertificate) -> None:
 
 
 def _check_residuals(claimed: Certificate, model: Any) -> None:
-    exact = model.coef_.dtype == np.float64  # rounded ones may be off by more, how far only the data tell
+    exact = model.coef_.dtype == np.float64  # rounded ones may differ by more, which depends on the data
     if exact and model.status_ is Status.SOLVED and not claimed.kkt <= model.tol:
         raise InvalidInputError(f"status_ is solved, and the KKT residual {claimed.kkt!r} above tol = {model.tol!r}")
     if claimed.examined and not 0 <= claimed.stationarity <= claimed.kkt * claimed.scale * (1 + _ROUNDING):

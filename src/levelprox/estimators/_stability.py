@@ -192,9 +192,7 @@ def _compared(
     except TimeoutError:
         pass
     if not comparable:
-        notes.append(
-            "Losses on all data are not compared: that of the model is next to nothing, or time_limit ended before."
-        )
+        notes.append("Losses on all data are not compared: that of the model is almost 0, or time_limit ended before.")
     elif len(losses) < len(ordered):
         words = f"{len(losses)} of {counted(len(ordered), 'set')} were refitted to all data, the most frequent first."
         notes.append(words)

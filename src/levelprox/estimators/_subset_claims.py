@@ -125,7 +125,7 @@ class SubsetClaims(RefittableFit):
             left = self.psi - self._refitted(self.own)
             holds: bool | None = left <= self._gain_tolerance()
             if not holds and self.model.status_ in CUT_SHORT and claimed > self._solved_stationarity():
-                holds = None  # it is not said to be stationary, and what a refit gains does not tell by how much
+                holds = None  # stationarity is not claimed, and the gain of a refit does not determine it
             if holds and left > self._agreement():
                 holds = None  # what rounding hides is neither refuted nor confirmed
             return Claim("stationarity", claimed, f"loss within {max(left, 0.0):.1e}", holds)
@@ -142,7 +142,7 @@ class SubsetClaims(RefittableFit):
         return Claim("stationarity", claimed, largest, largest <= claimed + allowed < math.inf)
 
     def _status_claim(self, stationarity: Claim) -> Claim:
-        """Check that a solved fit is stationary: what else may have ended a search, the data do not tell."""
+        """Check that a solved fit is stationary: other statuses cannot be checked from the data."""
         status = self.model.status_
         if status is not Status.SOLVED or stationarity.holds is None:
             return Claim("status", str(status), None, None)

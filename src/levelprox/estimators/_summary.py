@@ -164,7 +164,7 @@ def _notes_on_data(model: Any, design: Design, samples: Samples) -> tuple[list[s
     """Return notes where these are not the data of the fit, or that is not known; and whether they are."""
     known = getattr(model, "data_fingerprint_", None)
     if known is None:
-        return ["The model does not know to which data it was fitted: figures are those of the data given here."], False
+        return ["The model has no fingerprint of the data of its fit: figures are those of the data given here."], False
     given = fingerprint(design, samples.y, samples.weight, **samples.more)
     differences = known.differences(given)
     if not differences:
@@ -225,7 +225,7 @@ def _contributions(model: Any, found: Contributions) -> tuple[dict[int, Contribu
     if swaps is None:
         if found.counted.size:
             nothing = not found.scale > found.enough
-            why = "the loss is next to nothing, and 1 % of it says little." if nothing else "time_limit ended before."
+            why = "the loss is almost 0, and 1 % of it says little." if nothing else "time_limit ended before."
             notes.append(f"Swaps of one feature for another were not examined: {why}")
         return left_out, notes
     notes += _notes_on_swaps(swaps)

@@ -247,8 +247,8 @@ class ClassificationMixin(ClassifierMixin, SparseLinearModel):
         if known is None or self.warm_start is not True or np.array_equal(known, self.classes_):
             return True
         warn(
-            f"warm_start: the last fit had the classes {known.tolist()}, this one has {self.classes_.tolist()}; it "
-            "starts afresh"
+            f"warm_start: the last fit had the classes {known.tolist()}, this one has {self.classes_.tolist()}; the "
+            "fit starts without it"
         )
         return False
 

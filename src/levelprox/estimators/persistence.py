@@ -239,7 +239,7 @@ def _parameters(model: Any) -> dict[str, Any]:
             shown = f"{name}={given!r}"[:200]
             if name not in _DISPENSABLE:
                 raise InvalidInputError(
-                    f"{shown} cannot be stored without pickle: it is neither plain data nor an object of ours"
+                    f"{shown} cannot be stored without pickle: it is neither plain data nor an object of levelprox"
                 ) from error
             warnings.warn(f"{shown} is not kept in the file: the model will have the default", stacklevel=4)
             continue
@@ -272,9 +272,7 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
         case {"class": str(kind), "parameters": dict(parameters), "fitted": dict(fitted), **rest} if not rest:
             model = _built(kind, parameters, fitted, name)
         case _:
-            raise FileFormatError(
-                f"{name}: a class, parameters and what was fitted are wanted in the JSON of the model"
-            )
+            raise FileFormatError(f"{name}: the JSON of the model must have a class, parameters and fitted attributes")
     if "data" in about:
         model.data_fingerprint_ = _part(about, "data", name, "fingerprint of the data", _fingerprint)
     if "preprocessing" in about:
@@ -321,10 +319,10 @@ def _whole(coef: object, fitted: dict[str, Any], name: str) -> object:
         d, classes = int(fitted["scale_"].size), fitted.get("classes_")
         wanted = (d,) if classes is None else (1 if classes.size == 2 else int(classes.size), d)
         if coef.shape != wanted:
-            raise ValueError(f"it is of shape {coef.shape}, and {wanted} is wanted by scale_ and classes_")
+            raise ValueError(f"it is of shape {coef.shape}, and {wanted} is expected by scale_ and classes_")
         return coef.whole()
     except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{name}: coef_ cannot be put together: {error}") from error
+        raise FileFormatError(f"{name}: coef_ cannot be built: {error}") from error
 
 
 def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str) -> None:

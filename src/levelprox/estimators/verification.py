@@ -120,7 +120,7 @@ def _scale_claim(model: Any, scale: Vector) -> Claim:
 
 
 def _claims_of_the_run(model: Any) -> list[Claim]:
-    """List what only the run knows: how it went, and how a budget was chosen."""
+    """List the claims about the run itself and the choice of the budget."""
     names = ["message_, history_, n_iter_"]
     if hasattr(model, "cv_results_"):
         names.append("cv_results_, best_score_")
@@ -177,7 +177,7 @@ class LevelClaims(RecomputedFit):
         found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
-        within_level = g <= claimed.level and claimed.infeasibility == 0  # signs have a row of their own
+        within_level = g <= claimed.level and claimed.infeasibility == 0  # signs have a separate row
         return [
             self.psi_claim(claimed.psi),
             Claim("constraint g", claimed.g, found.g, close(found.g, claimed.g, claimed.level) and within_level),
@@ -275,7 +275,7 @@ class LevelClaims(RecomputedFit):
         return _MULTIPLIER_FACTOR * allowed if self.problem.objective.smooth else _KINKED_MULTIPLIER
 
     def _neighbour_claims(self, claimed: Certificate) -> list[Claim]:
-        """Check what can be checked of an (ε, δ)-KKT point near x: only the run knows that point."""
+        """Check what can be checked of an (ε, δ)-KKT point near x: that point is not stored."""
         if claimed.near_epsilon is None and claimed.near_delta is None:
             return []
         epsilon, at_x = claimed.near_epsilon, max(claimed.stationarity_squared, claimed.complementarity)
@@ -301,7 +301,7 @@ class LevelClaims(RecomputedFit):
         return Claim("bound on y", theirs, ours, close(ours, theirs, size, _DUAL_BOUND + error / fall))
 
     def _status_claim(self, found: Certificate, allowed: float) -> Claim:
-        """Check that a solved fit is: what else may have ended a run, the data do not tell."""
+        """Check that a solved fit is: other statuses cannot be checked from the data."""
         status, enough = self.model.status_, self.model.tol + allowed + self._float32_tolerance()
         if status is not Status.SOLVED:
             return Claim("status", str(status), None, None)

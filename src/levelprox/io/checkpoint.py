@@ -137,7 +137,7 @@ def _last(place: Path) -> tuple[container.Contents, Path]:
             found.append(str(error))
         else:
             if found:
-                warn(f"{found[0]}; going on from {one}, the state before it", CheckpointWarning)
+                warn(f"{found[0]}; continuing from {one}, the previous state", CheckpointWarning)
             return contents, one
     raise CheckpointError(found[0] if found[1].endswith("no such file") else "; ".join(found))
 

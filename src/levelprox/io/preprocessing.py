@@ -143,7 +143,7 @@ class Preprocessing:
         """
         kind = type(X).__module__.partition(".")[0]
         if kind not in ("pandas", "polars") or not hasattr(X, "columns"):
-            raise InvalidInputError(f"a pandas or polars DataFrame is wanted, got {type(X).__name__}")
+            raise InvalidInputError(f"X must be a pandas or polars DataFrame, got {type(X).__name__}")
         missing = [name for name in self.names if name not in X.columns]
         if missing:
             raise InvalidInputError(f"the table has no column {_listed(missing)}")
@@ -172,7 +172,7 @@ class Preprocessing:
             case {"columns": list(columns), "impute": impute, **rest} if not rest and impute in (None, *IMPUTES):
                 found = cls(tuple(_of_dict(one) for one in columns), impute)
             case _:
-                raise ValueError("columns and impute are wanted")
+                raise ValueError("columns and impute are required")
         for every in (found.names, found.features):
             if len(set(every)) != len(every):
                 raise ValueError("a name is there twice")
@@ -217,7 +217,9 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
             elif isinstance(value, bool | int | float):
                 found[i] = value
             else:
-                raise InvalidInputError(f"column {name!r} holds {str(value)[:40]!r} at row {i}, and numbers are wanted")
+                raise InvalidInputError(
+                    f"column {name!r} holds {str(value)[:40]!r} at row {i}, and numbers are expected"
+                )
     if np.any(np.isinf(found)):
         raise InvalidInputError(f"column {name!r} is infinite at row {int(np.argmax(np.isinf(found)))}")
     return found

@@ -1,6 +1,6 @@
 """The algorithms, and the interface between them and the driver.
 
-A method is a generator of states (`Method`, below). All it knows of time limits, callbacks and checkpoints is a
+A method is a generator of states (`Method`, below). Its only access to time limits, callbacks and checkpoints is a
 `Context`; the driver (`driver/driver.py`) implements it.
 """
 
@@ -114,7 +114,7 @@ class Ending:
 
 
 class Context(Protocol):
-    """All that a method knows of the outside world.
+    """The interface of a method to the driver.
 
     Attributes
     ----------

@@ -38,8 +38,8 @@ _CERTIFICATE_SECONDS = 0.25  # that a certificate may always take
 _DEGENERATE_DISTANCE = 1e-3  # relative to the cost of one large coefficient
 _GROUP = "The paper's surrogate is not defined where a feature has several coefficients: the group surrogate was used."
 _SEPARABLE = (
-    "the data are separable, or the loss gains for ever, by coefficients that cost nothing more as they grow: it has "
-    "no minimiser within the level, and their size is set by tol or max_iter alone. Lower the level, or take a "
+    "the data are separable, or the loss keeps decreasing as coefficients beyond their threshold grow: it has no "
+    "minimiser within the level, and their size is set by tol or max_iter alone. Lower the level, or choose a "
     "constraint without a cap."
 )
 
@@ -99,7 +99,7 @@ class Conclusion:
         return Status.SOLVED_INACCURATE if status is Status.SOLVED or kkt <= acceptable else status
 
     def _leave_out_negligible(self) -> None:
-        """Set coefficients that tol cannot tell from zero to zero, unless the paper's rule stops or ψ is sampled."""
+        """Set coefficients that are zero within tol to zero, unless the paper's rule stops or ψ is sampled."""
         method, objective, best = self.method, self.problem.objective, self.best
         if method.stopping != "kkt" or method.subsolver.is_random(objective):
             return
@@ -157,10 +157,10 @@ class Conclusion:
                     rng=self.ctx.rng,
                 )
         except TimeLimitError:
-            self.notes.append("There was no time to look for an (ε, δ)-KKT statement.")
+            self.notes.append("There was no time for an (ε, δ)-KKT statement.")
             return certificate
         except Exception as error:
-            self.ctx.warn(f"no (ε, δ)-KKT statement; looking for one failed: {type(error).__name__}: {error}")
+            self.ctx.warn(f"no (ε, δ)-KKT statement; its computation failed: {type(error).__name__}: {error}")
             return certificate
         if near.epsilon >= certificate.epsilon:
             return certificate
@@ -177,7 +177,7 @@ class Conclusion:
             self.notes.append("There was no time to see whether the data are separable.")
             return False
         except BackendError as error:  # the answer is there, and certified
-            self.ctx.warn(f"whether the data are separable was not looked at: {error}")
+            self.ctx.warn(f"whether the data are separable was not examined: {error}")
             return False
 
     # --- the message
@@ -224,7 +224,7 @@ class Conclusion:
     def _why_stalled(self) -> str:
         objective = self.problem.objective
         if isinstance(objective, Declared) and not objective.smooth:
-            return "No step lowers the loss. Beside a kink the residual at x itself says little: look at ε and δ."
+            return "No step lowers the loss. Next to a kink the residual at x itself says little: use ε and δ."
         if isinstance(objective, Declared) and self.best.stop == StopReason.NO_DECREASE:
             return "No step lowers the loss: the smoothness declared for it may be too small."
         return "x no longer moves in float64; raise tol, or scale the data."

@@ -376,7 +376,7 @@ class LevelMethod(Method[RunState]):
             return replace(state, status=Status.INTERRUPTED)
         if iterate.stop == StopReason.NOT_FINITE:
             return replace(state, status=Status.NUMERICAL_ERROR)
-        stands = change <= self.tol and iterate.stop != StopReason.LEFT_LEVEL  # else it left the level, and came back
+        stands = change <= self.tol and iterate.stop != StopReason.LEFT_LEVEL  # else it left the level and returned
         met = {"kkt": certificate.kkt <= self.tol, "change": stands, "never": False}[self.stopping]
         if met and not (self.stopping == "change" and eta_k < problem.level and length == 0):
             return replace(state, status=Status.SOLVED)

@@ -125,7 +125,7 @@ class PathFollowing(Method["list[Solution | None]"]):
             yield from self._anchor(i)
 
     def finish(self, state: list[Solution | None], status: Status, ctx: Context) -> Found:
-        """Return the levels that were reached, with coefficients set to zero that tol cannot tell from zero."""
+        """Return the levels that were reached, with coefficients set to zero that tol cannot distinguish from zero."""
         if self.best[0] is None and (status is Status.INTERRUPTED or interrupted()):
             raise KeyboardInterrupt
         if not self.null.examined:

@@ -149,7 +149,7 @@ class Objective(ABC):
         return np.zeros(self.dimension)
 
     def is_separated(self, x: Vector) -> bool:
-        """Whether ψ decreases without bound along the ray through x, so that no minimiser exists without a level."""
+        """Whether ψ keeps decreasing along the ray through x, so that no minimiser exists without a level."""
         return False
 
     @property
@@ -172,7 +172,7 @@ class Objective(ABC):
     def subgradients(self, x: Vector, hint: Vector | None = None) -> Subgradients | None:
         """Return the set of subgradients at x where it is more than one; None where ψ is differentiable.
 
-        `hint` holds slopes of the samples, perhaps right ones: where to start looking for the best subgradient.
+        `hint` holds slopes of the samples, perhaps right ones: the start of the search for the best subgradient.
         """
         return None
 

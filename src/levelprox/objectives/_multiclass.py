@@ -71,7 +71,7 @@ class ByClass(Model):
     @property
     @abstractmethod
     def of_one_class(self) -> LinearModel:
-        """A model over the same X and with the same weights, which knows what does not depend on the classes."""
+        """A model over the same X and with the same weights, which shares what does not depend on the classes."""
 
     def margins(self, x: Vector) -> Matrix:
         """z = XB + o, of shape (n, K); with a ridge, B below them."""

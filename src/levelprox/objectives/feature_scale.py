@@ -202,7 +202,7 @@ class FeatureScale:
         if not centred or self.mean is None or self.intercept is None:
             units = self.working_units
             return None if units is None else Coordinates(np.repeat(units, width))
-        # A column that does not vary has no size of its own.
+        # A constant column has no size.
         varies = np.isfinite(self.size) & (self.size**2 > 2 * _LEAST_VARIANCE * self.magnitude**2)
         sizes = np.where(varies, self.size, self.magnitude)
         far = np.abs(self.mean) > _FAR_MEAN * self.typical * sizes

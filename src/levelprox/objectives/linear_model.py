@@ -105,7 +105,7 @@ class LinearModel(LinearMargins):
 
     @cached_property
     def by_rows(self) -> _kernels.LinearModel:
-        """The same kernel over rows, for those who ask for single samples; column storage is copied once."""
+        """The same kernel over rows, for single samples; column storage is copied once."""
         design = self.design.row_major()
         if design is self.design and isinstance(self.kernel, _kernels.LinearModel):
             return self.kernel
@@ -163,7 +163,7 @@ class LinearModel(LinearMargins):
 
     @property
     def smoothness(self) -> float:
-        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces, inf where ℓ'' has no bound."""
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for piecewise linear losses, inf where ℓ'' has no bound."""
         if not self.bounded_curvature:
             return math.inf
         return self.loss.smoothness * self._largest_eigenvalue() + self._steepest_ridge() if self.smooth else 0.0

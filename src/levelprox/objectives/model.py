@@ -2,7 +2,7 @@
 
     ψ(x) = F(Ax + o) + Σ_j r_j x_j²
 
-The ridge is treated as margins of its own. Below the margins of the samples stand the coefficients themselves, of all
+The ridge is treated as additional margins. The margins of the samples are followed by the coefficients, of all
 features of the data:
 
     z = (Ax + o, x),      F(z, x) = F(z) + Σ_j r_j x_j²

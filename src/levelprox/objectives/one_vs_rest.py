@@ -153,7 +153,7 @@ class OneVsRestModel(ByClass):
 
     @property
     def smoothness(self) -> float:
-        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for losses of straight pieces."""
+        """L = sup |ℓ''| · λ_max(Xᵀ diag(s) X / Σ s); 0 for piecewise linear losses."""
         return self.parts[0].smoothness
 
     @property

@@ -148,7 +148,7 @@ class Stream:
         d = model.dimension // model.width
         for name, chosen in (("keep", self.keep), ("nonnegative", self.nonnegative)):
             if chosen.size and not 0 <= chosen[0] <= chosen[-1] < d:
-                raise InvalidInputError(f"{name} must lie within 0..{d - 1}")
+                raise InvalidInputError(f"{name} must be within 0..{d - 1}")
         if model.width > 1 and self.nonnegative.size:
             raise InvalidInputError("nonnegative is for features with one coefficient")
         self.x = np.zeros(model.dimension)

@@ -236,7 +236,7 @@ def fit_with_signs(
                 unproved = failed if unproved is None else lower_of(unproved, failed)
             if entered < 0:
                 break
-            left_out[entered], free[entered], entered = True, False, -1  # go on without it
+            left_out[entered], free[entered], entered = True, False, -1  # continue without it
             continue
         wrong = free & signs & (to < 0)
         if entered >= 0 and to[entered] <= 0:  # descends by rounding alone

@@ -1,7 +1,7 @@
 """The search where ψ answers in rounds: swaps on second-order models, and refits where the data are.
 
 A search tries thousands of swaps, too many for a cluster or a pass over a file. But over a few hundred candidates C the
-second-order model of ψ at a fit is known after one round, and is a least-squares problem of its own
+second-order model of ψ at a fit is known after one round, and is a least-squares problem
 (`RemoteObjective.second_order`). So the whole search for the best k of C (smooth_search.py) runs on that, in this
 process. Its set is refitted on the data; if ψ has fallen, the gradient over all features gives the next candidates. For
 the squared loss the model is ψ itself over C; for others it is as good as the fit is near.
@@ -81,7 +81,7 @@ class RemoteSearch(Search):
         return self.best
 
     def steps(self, state: Fit, ctx: Context) -> Generator[Fit, None, Status | None]:
-        """Yield the best set after each start, then look for the best addition."""
+        """Yield the best set after each start, then search for the best addition."""
         if not self.null.examined:
             return Status.TIME_LIMIT
         self.monitor.improved(self.best.psi, self.problem.counted(self.best.features).size)

@@ -190,7 +190,7 @@ class SecondOrder:
         return objective.cross_hessian_over(margins, self._timed(columns), features, True)
 
     def _moves(self, features: Features) -> Iterator[Vector]:
-        """Columns of the data, with a look at the clock before each: a product with all others follows."""
+        """Columns of the data, with a check of the time before each: a product with all others follows."""
         yield from self._timed(self.refits.columns.moves(features))
 
     def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:

@@ -175,7 +175,7 @@ class SmoothSearch(Search):
         return None
 
     def sets(self) -> Iterator[Fit]:
-        """Yield sets that swaps no longer improve, as far as estimates tell, one for each start."""
+        """Yield sets that swaps no longer improve, according to estimates, one for each start."""
         problem, everything = self.problem, np.arange(self.problem.n_features)
         if problem.n_counted <= self.k and problem.allows(everything):
             self.swaps.keep(self.monitor.once(lambda: self.swaps.fitted(everything)))
@@ -254,7 +254,7 @@ class SmoothSearch(Search):
         return self._is_quick() and not is_found_by_models(self.problem) and can_be_narrowed(self.problem)
 
     def _shares(self) -> bool:
-        """Return whether searches of the same data for other k know some of what this one needs."""
+        """Return whether searches of the same data for other k have computed some of what this one needs."""
         return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
 
     def _has_path(self) -> bool:

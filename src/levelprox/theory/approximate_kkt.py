@@ -234,7 +234,9 @@ def _feasible_solution(
         if excess <= 0:
             return solution
         subproblem = replace(subproblem, surrogate=subproblem.surrogate.tightened(4 * excess))
-    raise InfeasibleError(f"no solution of the subproblem obeys its level {subproblem.surrogate.level:g} in float64")
+    raise InfeasibleError(
+        f"no solution of the subproblem satisfies its level {subproblem.surrogate.level:g} in float64"
+    )
 
 
 def _go_on(

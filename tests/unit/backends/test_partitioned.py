@@ -283,7 +283,7 @@ def test_data_that_go_in_the_last_round_leave_the_answer() -> None:
         raise BackendError("no worker is left")
 
     far.is_separated = gone
-    with pytest.warns(UserWarning, match="whether the data are separable was not looked at: no worker is left"):
+    with pytest.warns(UserWarning, match="whether the data are separable was not examined: no worker is left"):
         found = solve(Problem(far, constraint, 2.5 * constraint.cap), start="direct")
     np.testing.assert_array_equal(found.x, known.x)
     assert found.success

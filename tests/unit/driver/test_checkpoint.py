@@ -104,12 +104,12 @@ def test_a_damaged_state_is_replaced_by_the_one_before_it(tmp_path):
     file, reference = tmp_path / "state", solve(PROBLEM)
     begun(file)
     file.write_bytes(file.read_bytes()[:-3])
-    with pytest.warns(CheckpointWarning, match=r"state: .*damaged; going on from .*state.previous"):
+    with pytest.warns(CheckpointWarning, match=r"state: .*damaged; continuing from .*state.previous"):
         rest = solve(PROBLEM, checkpoint=file, resume=True)
     np.testing.assert_array_equal(rest.x, reference.x)
     checkpoint.read(file.with_name("state.previous"))  # which the damaged one did not replace
     file.unlink()
-    with pytest.warns(CheckpointWarning, match="there is no such file; going on from"):
+    with pytest.warns(CheckpointWarning, match="there is no such file; continuing from"):
         rest = solve(PROBLEM, checkpoint=file, resume=True)
     np.testing.assert_array_equal(rest.x, reference.x)
 
@@ -237,16 +237,16 @@ def test_an_existing_checkpoint_is_not_overwritten_by_default(tmp_path):
     file = tmp_path / "state"
     begun(file)
     before = file.read_bytes()
-    with pytest.raises(CheckpointError, match="there is a checkpoint already; resume=True goes on from it"):
+    with pytest.raises(CheckpointError, match="the checkpoint already exists; resume=True continues from it"):
         solve(PROBLEM, checkpoint=file)
     begun(tmp_path / "other")
-    with pytest.raises(CheckpointError, match="there is a checkpoint already"):
+    with pytest.raises(CheckpointError, match="the checkpoint already exists"):
         solve(PROBLEM, checkpoint=file, resume=tmp_path / "other")
     assert file.read_bytes() == before
 
 
 def test_what_to_resume_from_is_checked(tmp_path):
-    with pytest.raises(InvalidInputError, match="resume=True goes on from the checkpoint: give checkpoint"):
+    with pytest.raises(InvalidInputError, match="resume=True continues from the checkpoint: give checkpoint"):
         solve(PROBLEM, resume=True)
     with pytest.raises(InvalidInputError, match="resume must be True, False or a path, got 3"):
         solve(PROBLEM, checkpoint=tmp_path / "a", resume=3)
@@ -324,7 +324,7 @@ def test_a_place_that_cannot_be_written_to_is_known_before_any_work(tmp_path):
     for place in (tmp_path / "missing" / "state", tmp_path / "file" / "state"):
         with pytest.raises(CheckpointError, match="no checkpoint can be written there"):
             solve(PROBLEM, checkpoint=place, callback=lambda record, x: told.append(record))
-    with pytest.raises(CheckpointError, match=r"there is a checkpoint already|no checkpoint can be written there"):
+    with pytest.raises(CheckpointError, match=r"the checkpoint already exists|no checkpoint can be written there"):
         solve(PROBLEM, checkpoint=tmp_path)
     assert not told
 
@@ -357,7 +357,10 @@ def test_a_disk_that_fills_up_is_a_warning_and_what_was_there_stays(tmp_path):
     file, reference = tmp_path / "state", solve(PROBLEM)
     begun(file, 3)
     before, size = file.read_bytes(), file.stat().st_size
-    with limited_to(size // 2), pytest.warns(CheckpointWarning, match="File too large. The run goes on; what was kept"):
+    with (
+        limited_to(size // 2),
+        pytest.warns(CheckpointWarning, match="File too large. The run continues; the previous state"),
+    ):
         rest = solve(PROBLEM, checkpoint=file, resume=True)
     np.testing.assert_array_equal(rest.x, reference.x)
     assert file.read_bytes() == before
@@ -390,7 +393,7 @@ def test_a_real_disk_that_fills_up(tmp_path):
         begun(file, 3)
         before = file.read_bytes()
         (disk / "rest").write_bytes(b"\0" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
-        with pytest.warns(CheckpointWarning, match="No space left on device. The run goes on; what was kept before is"):
+        with pytest.warns(CheckpointWarning, match="No space left on device. The run continues; the previous state is"):
             rest = solve(PROBLEM, checkpoint=file, resume=True)
         np.testing.assert_array_equal(rest.x, solve(PROBLEM).x)
         assert file.read_bytes() == before
@@ -415,7 +418,7 @@ def test_a_directory_that_is_removed_meanwhile_is_a_warning(tmp_path):
     assert fit.status is Status.SOLVED
     words = [str(one.message) for one in told if one.category is CheckpointWarning]
     assert len(words) > 1
-    assert "No such file or directory" in words[0] and "nothing is kept" in words[0]
+    assert "No such file or directory" in words[0] and "no state is saved" in words[0]
 
 
 # --- two at once
@@ -509,7 +512,7 @@ def finished(tmp_path: Path):
 def test_ctrl_c_keeps_the_state_and_says_how_to_resume(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGINT)
     assert run.returncode == 0, run.stderr
-    assert "Its state is kept: resume='state' goes on." in run.stdout
+    assert "Its state is saved; resume='state' continues." in run.stdout
     rest, whole, steps = finished(tmp_path)
     np.testing.assert_array_equal(rest.coef_, whole.coef_)
     assert 0 < len(steps) < whole.n_iter_
@@ -519,7 +522,7 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_resume(tmp_path):
 def test_sigterm_keeps_the_state_and_then_ends_the_process(tmp_path):
     run = fit_and_send(tmp_path, signal.SIGTERM)
     assert run.returncode == -signal.SIGTERM
-    assert "Terminated. The state is kept: resume='state' goes on" in run.stderr
+    assert "Terminated. The state is saved; resume='state' continues" in run.stderr
     assert "after" not in run.stdout
     assert others(tmp_path) == ["state", "state.previous"]
     rest, whole, steps = finished(tmp_path)

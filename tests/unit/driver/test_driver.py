@@ -112,7 +112,7 @@ def test_a_run_is_resumed_with_the_same_bits(tmp_path):
             checkpoint=Checkpoint(file, 0),
             resume=True,
         )
-        assert (f"resume={str(file)!r} goes on" in found.message) == (steps < math.inf)
+        assert (f"resume={str(file)!r} continues" in found.message) == (steps < math.inf)
     np.testing.assert_array_equal(found.x, WHOLE.x)
     with pytest.raises(CheckpointError, match=r"level was 2\.0, now it is 1\.0"):
         drive(ProjectedGradient(), replace(PROBLEM, level=1.0), checkpoint=file, resume=True)

@@ -468,7 +468,7 @@ def kkt_from_scratch(problem, model, x):
     return min(worst(y), worst(0.0)), float(np.sum(w * problem.constraint.phi(t)))
 
 
-# The sigmoid decreases without bound along a feature that is unpenalized.
+# The sigmoid keeps decreasing along a feature that is unpenalized.
 CONVEX = [MULTINOMIAL_OBJECTIVES, [model for model in ONE_VS_REST_OBJECTIVES if model.weak_convexity == 0]]
 
 

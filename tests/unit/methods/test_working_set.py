@@ -414,7 +414,7 @@ def test_a_start_at_which_psi_hardly_bends_is_left(name, level):
     """The model there is almost a plane: its minimum, if any, is far beyond where it means anything."""
     problem = Problem(FLAT[name], MCP.from_threshold(0.5), level)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # some gain without bound
+        warnings.simplefilter("ignore", ConvergenceWarning)  # some keep gaining
         fit = solve(problem, time_limit=20.0)
     assert fit.status is Status.SOLVED
     assert certify(problem, fit.x).kkt <= 1e-6

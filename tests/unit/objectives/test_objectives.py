@@ -247,7 +247,7 @@ def test_the_quantile_and_the_hinge_have_their_certificates():
 
 @pytest.mark.parametrize("offset", [None, [5.0, -5.0, 5.0]])
 def test_separable_data_have_no_best_fit_whatever_the_offsets(offset):
-    """Along x all margins grow, so ψ decreases without bound; the hinge has nothing left to gain from bz = 1 on."""
+    """Along x all margins grow, so ψ keeps decreasing; the hinge has nothing left to gain from bz = 1 on."""
     X, b = np.array([[1.0], [-2.0], [3.0]]), np.array([1.0, -1.0, 1.0])
     x = np.array([0.1])
     separated = {

@@ -429,7 +429,7 @@ def test_labels_must_be_among_the_classes(kind):
 
 @pytest.mark.parametrize("kind", [MultinomialModel, OneVsRestModel])
 def test_a_class_without_samples_is_no_obstacle(kind):
-    """Its intercept decreases without bound, and gains less and less."""
+    """Its intercept keeps decreasing, and gains less and less."""
     X, label = classes_told_apart(3, K=3)
     with_it, without = (kind(X, label, fit_intercept=True, classes=classes) for classes in ([0, 1, 2, 3], [0, 1, 2]))
     found, expected = (best_subset(model, 2) for model in (with_it, without))

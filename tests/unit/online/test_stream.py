@@ -267,7 +267,7 @@ def test_without_an_intercept_columns_are_scaled_only():
     [
         ({"k": -1}, "k must be"),
         ({"k": 1, "memory": 0.0}, "memory"),
-        ({"k": 1, "keep": [7]}, "keep must lie"),
+        ({"k": 1, "keep": [7]}, "keep must be within"),
         ({"k": 1, "nonnegative": [0.5]}, "nonnegative must be"),
     ],
 )

@@ -435,7 +435,7 @@ def test_data_other_than_those_of_the_fit_are_reported(regressor, diabetes):
     with may_diverge():
         model = SparseClassifier(n_features=1, class_weight="balanced").fit(X, labels)
         assert parsed(model, X, labels, fits=[]).data["notice"] == ""
-        assert "does not know" in parsed(model, X, np.where(y > 150, "high", "other"), fits=[]).said()
+        assert "they have other classes" in parsed(model, X, np.where(y > 150, "high", "other"), fits=[]).said()
 
 
 @pytest.mark.parametrize("options", [{}, {"standardize": False}, {"keep": [3]}, {"fit_intercept": False}])
@@ -450,7 +450,7 @@ def test_fits_that_end_short_are_reported_once():
     X = np.random.default_rng(0).standard_normal((60, 5))
     y = X[:, :3].sum(axis=1) > 0  # three features separate the classes
     model = SparseClassifier(n_features=2, ridge=0).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="some ended short, at 3, 4") as caught:
+    with pytest.warns(ConvergenceWarning, match="some ended before their tolerance, at 3, 4") as caught:
         data = parsed(model, X, y, n_features=[1, 3, 4]).data
     assert len(caught) == 1
     assert data["sure"] == [True, True, False, False]

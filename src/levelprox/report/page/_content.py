@@ -130,7 +130,7 @@ def _notice(path: PathFits, train: Samples) -> str:
     if train.rows_used.size < train.y.size:  # removed samples may have classes or values that the fit has not seen
         return ""
     if hasattr(model, "classes_") and not np.all(np.isin(train.y, model.classes_)):
-        return "These are not the data that the model was fitted to: they have classes that it does not know."
+        return "These are not the data that the model was fitted to: they have other classes."
     psi = float(model.certificate_.psi)
     here = model.training_objective(train.X, train.y, train.weight, **train.more)
     least = abs(float(path.fits[0].certificate_.psi))

@@ -127,7 +127,7 @@ class Choice:
     ----------
     name : str
     joins : {"loss", "error", ""}
-        Chart of the same unit; "" for a chart of its own.
+        Chart of the same unit; "" for a separate chart.
     values, errors : list of float or None
         Scores and their standard errors (None for a criterion).
     folds : int

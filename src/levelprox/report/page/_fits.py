@@ -101,7 +101,10 @@ def _fitted_path(model: Any, data: Samples, n_features: Any, level: Any) -> list
         fits: list[Any] = model.fit_path(data.X, data.y, sample_weight=data.weight, **budgets, **data.more)
     short = [f"{budget_of_fit(one):g}" for one in fits if not one.status_.success]
     if short:
-        warn(f"of the {len(fits)} fits along the budgets some ended short, at {', '.join(short)}: the page says why")
+        warn(
+            f"of the {len(fits)} fits at all budgets some ended before their tolerance, at {', '.join(short)}: "
+            "the page gives the reasons"
+        )
     return fits
 
 
