@@ -85,7 +85,7 @@ def test_the_chosen_ridge_is_that_of_the_table_and_of_the_fit(chosen: Any) -> No
     assert f"ridge={model.ridge_:.3g} was chosen by cross-validation" in model.message_
     single = SparseClassifier(**model.best_params_).fit(X, y)
     np.testing.assert_array_equal(single.coef_, model.coef_)
-    assert model.certificate_.exchanges.proved
+    assert model.certificate_.swaps.proved
 
 
 def test_the_rule_that_chooses(chosen: Any) -> None:

@@ -137,11 +137,13 @@ class Settings:
 
     def estimator(self, task: Task, known: NameLookup, **more: Any) -> Any:
         """Return the estimator; with --cv or a criterion, one that chooses the budget."""
-        import levelprox
+        from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 
         self.check_task(task)
-        kind = f"Sparse{'Classifier' if task is Task.CLASSIFICATION else 'Regressor'}{'CV' if self.chooses else ''}"
         options, chooses = self.options, self.chooses
+        kind: Any = SparseRegressorCV if chooses else SparseRegressor
+        if task is Task.CLASSIFICATION:
+            kind = SparseClassifierCV if chooses else SparseClassifier
         same = ("multi_class", "start", "memory", "cv", "criterion", "scoring", "time_limit")
         wanted = {
             **{name: getattr(options, name) for name in same},
@@ -158,7 +160,7 @@ class Settings:
             **self._named(known),
             **more,
         }
-        return getattr(levelprox, kind)(
+        return kind(
             fit_intercept=options.intercept,
             standardize=options.standardize,
             tol=options.tol,

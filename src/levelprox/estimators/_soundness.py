@@ -25,7 +25,7 @@ from levelprox.exceptions import FileFormatError, InvalidInputError
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT, Record, Status
-from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord, with_name
+from levelprox.subset.result import Additions, SubsetCertificate, SubsetRecord, Swaps, with_name
 
 #: All that a fit may set, in the order of a file, and what it must be.
 FITTED: dict[str, Callable[[Any], bool]] = {
@@ -200,9 +200,9 @@ def _check_search(claimed: SubsetCertificate) -> None:
         raise InvalidInputError(f"certificate_ has multiplier = {claimed.multiplier!r}, which is no gain")
     if np.isnan(claimed.multiplier) and claimed.addition is not None:
         raise InvalidInputError(f"certificate_ says of feature {claimed.addition} that it gains most, but not how much")
-    if not 0 <= claimed.exchanges.examined <= claimed.exchanges.total:
-        raise InvalidInputError(f"{claimed.exchanges.examined} of {claimed.exchanges.total} swaps cannot be examined")
-    additions: Exchanges | None = getattr(claimed, "additions", None)
+    if not 0 <= claimed.swaps.examined <= claimed.swaps.total:
+        raise InvalidInputError(f"{claimed.swaps.examined} of {claimed.swaps.total} swaps cannot be examined")
+    additions: Swaps | None = getattr(claimed, "additions", None)
     if additions is not None and not 0 <= additions.examined <= additions.total:
         raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
@@ -289,7 +289,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "Phase": (str,),
     "None": (type(None),),
     "Additions": (Additions,),
-    "Exchanges": (Exchanges,),
+    "Swaps": (Swaps,),
     "tuple[int, int]": (tuple,),
 }
 

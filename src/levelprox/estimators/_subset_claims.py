@@ -24,7 +24,7 @@ from levelprox.estimators._fit import Task
 from levelprox.objectives import Model
 from levelprox.result import CUT_SHORT, Status
 from levelprox.subset.nonsmooth_refit import ExactFit
-from levelprox.subset.result import Exchanges, SubsetCertificate
+from levelprox.subset.result import SubsetCertificate, Swaps
 
 _GAIN_TOLERANCE = 1e-6  # of psi: what a refit may miss of a gain
 _SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
@@ -39,7 +39,7 @@ _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
 #: Figures that have a row of their own below; any other is listed as not examined.
 _COMPARED = {
-    *("psi", "n_nonzero", "k", "stationarity", "exchanges", "multiplier", "addition", "additions"),
+    *("psi", "n_nonzero", "k", "stationarity", "swaps", "multiplier", "addition", "additions"),
     *("addition_name", "spent", "budget"),
 }
 
@@ -207,7 +207,7 @@ class SubsetClaims(RefittableFit):
             return [Claim(gain, claimed.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
         apart = abs(found.claimed_gain - claimed.multiplier)
         right: bool | None = apart <= tolerance < math.inf
-        additions: Exchanges | None = getattr(claimed, "additions", None)
+        additions: Swaps | None = getattr(claimed, "additions", None)
         more = found.claimed_gain > claimed.multiplier and additions is not None and not additions.proved
         possible = found.claimed_gain < claimed.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
@@ -218,7 +218,7 @@ class SubsetClaims(RefittableFit):
 
     def _is_best(self, claimed: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
         """Return whether no feature gains more than claimed; None where not all were refitted or rounding hides it."""
-        additions: Exchanges | None = getattr(claimed, "additions", None)
+        additions: Swaps | None = getattr(claimed, "additions", None)
         if additions is not None and additions.total not in self._addition_totals():
             return False
         if found.gain > claimed.multiplier + tolerance:  # only of a claim about all features is this a contradiction
@@ -270,16 +270,16 @@ class SubsetClaims(RefittableFit):
 
     def _swap_claim(self, claimed: SubsetCertificate, prove: bool) -> Claim:
         """Examine swaps again on request; else only their number."""
-        name, said = "swaps", str(claimed.exchanges)
+        name, said = "swaps", str(claimed.swaps)
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.standardization.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
             totals = {self.costs.count_swaps(self.own, self.counted)}
-        uncounted = replace(claimed.exchanges, within_budget=False) == Exchanges(0, 0)
+        uncounted = replace(claimed.swaps, within_budget=False) == Swaps(0, 0)
         if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them
-        if claimed.exchanges.total not in totals or not 0 <= claimed.exchanges.examined <= claimed.exchanges.total:
+        if claimed.swaps.total not in totals or not 0 <= claimed.swaps.examined <= claimed.swaps.total:
             there = least * (free - least) if self.costs is None else max(totals)
             return Claim(name, said, f"there are {there}", False)
         if not prove:
@@ -301,5 +301,5 @@ class SubsetClaims(RefittableFit):
         if another and found.psi < start - tolerance:
             beyond_rounding = found.psi < start - tolerance - self._rounding_of_psi
             words = f"swaps lower the loss to {found.psi:.10g}"
-            return Claim(name, said, words, False if claimed.exchanges.proved and beyond_rounding else None)
-        return Claim(name, said, str(found.exchanges), True if found.exchanges.proved else None)
+            return Claim(name, said, words, False if claimed.swaps.proved and beyond_rounding else None)
+        return Claim(name, said, str(found.swaps), True if found.swaps.proved else None)

@@ -44,7 +44,7 @@ from levelprox.io.preprocessing import Preprocessing
 from levelprox.losses import LOSS_TYPES, Smoothed
 from levelprox.methods.subsolvers import SUBSOLVERS
 from levelprox.result import Record, Status
-from levelprox.subset.result import Additions, Exchanges, SubsetCertificate, SubsetRecord
+from levelprox.subset.result import Additions, SubsetCertificate, SubsetRecord, Swaps
 
 
 class SaveMixin:
@@ -181,7 +181,7 @@ _KINDS: tuple[type, ...] = (
     *LOSS_TYPES,
     Smoothed,
     *SUBSOLVERS.values(),
-    *(Certificate, SubsetCertificate, Additions, Exchanges, Status, Record, SubsetRecord, Columns),
+    *(Certificate, SubsetCertificate, Additions, Swaps, Status, Record, SubsetRecord, Columns),
 )
 
 

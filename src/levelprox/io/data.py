@@ -261,29 +261,28 @@ def _libsvm(path: str | os.PathLike[str], features: Sequence[str] | int | None, 
 def _npz(path: str | os.PathLike[str], needs_target: bool, how: Reading) -> Data:
     name = shown(path)
     members = read_npz(path)
-    asked = {"X": "X", "y": how.target or "y", "weight": how.weight, **how.more}
-    if not needs_target and asked["y"] not in members:
-        del asked["y"]
-    for wanted in filter(None, asked.values()):
+    columns = {"weight": how.weight, **how.more} if how.weight else how.more
+    roles = {"X": "X", "y": how.target or "y", **columns}
+    if not needs_target and roles["y"] not in members:
+        del roles["y"]
+    for wanted in roles.values():
         if wanted not in members:
             raise FileFormatError(
                 f"{name}: there is no array {wanted!r}, but {', '.join(sorted(members)) or 'nothing'}"
             )
-    X, y = members["X"], members.get(asked.get("y") or "")
+    X, y = members["X"], members[roles["y"]] if "y" in roles else None
     if X.ndim != 2 or X.dtype.kind not in "buif":
         raise FileFormatError(f"{name}: X must hold numbers in rows and columns, got {X.dtype} of shape {X.shape}")
     if y is not None and y.shape != (X.shape[0],):
-        raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {asked['y']} has shape {y.shape}")
+        raise FileFormatError(f"{name}: X has {X.shape[0]} rows, {roles['y']} has shape {y.shape}")
     if y is not None and y.dtype.kind not in "buifUS":
-        raise FileFormatError(f"{name}: {asked['y']} must hold numbers, truth values or words, got {y.dtype}")
-    more = {}
-    columns = {**({"weight": how.weight} if how.weight else {}), **how.more}
-    for what, member in columns.items():
+        raise FileFormatError(f"{name}: {roles['y']} must hold numbers, truth values or words, got {y.dtype}")
+    for member in columns.values():
         if members[member].dtype.kind not in "buif":
             raise FileFormatError(f"{name}: {member} must hold numbers, got {members[member].dtype}")
-        more[what] = np.asarray(members[member], np.float64)
-    weight = more.pop("weight", None)
-    return Data(X, y, None, asked.get("y"), Path(path), weight, more=more)
+    numbers = {role: np.asarray(members[member], np.float64) for role, member in columns.items()}
+    weight = numbers.pop("weight", None)
+    return Data(X, y, None, roles.get("y"), Path(path), weight, more=numbers)
 
 
 def of_table(table: Table, features: Sequence[str] | None, needs_target: bool, how: Reading, path: Path) -> Data:
