@@ -113,8 +113,8 @@ def _certificate(found: Any) -> tuple[dict[str, str], dict[str, int], str]:
     names = ("psi", "kkt", "g", "stationarity", "complementarity", "multiplier", "dual_bound", "possible_gain", "spent")
     figures = _figures({name: getattr(found, name, None) for name in names})
     counts = {"n_nonzero": int(found.n_nonzero)}
-    for name in ("exchanges", "additions"):
-        shown = getattr(found, name, None)
+    swaps = getattr(found, "swaps", None) or getattr(found, "exchanges", None)  # the latter in version 0.1
+    for name, shown in (("exchanges", swaps), ("additions", getattr(found, "additions", None))):
         if shown is not None:
             counts |= {f"{name} examined": int(shown.examined), f"{name} total": int(shown.total)}
     if getattr(found, "addition", None) is not None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from levelprox.projection import project
     from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
     from levelprox.result import Iterate, Record, Result, Status
-    from levelprox.subset.result import Additions, Exchanges, Subset, SubsetCertificate, SubsetRecord
+    from levelprox.subset.result import Additions, Subset, SubsetCertificate, SubsetRecord, Swaps
     from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
 __version__ = metadata.version("levelprox")
@@ -71,10 +71,12 @@ _NAMES = {
     "projection": "project",
     "report": "CVDisplay ConvergenceDisplay ModelSummary PathDisplay Stability StabilityDisplay",
     "result": "Iterate Record Result Status",
-    "subset.result": "Additions Exchanges Subset SubsetCertificate SubsetRecord",
+    "subset.result": "Additions Subset SubsetCertificate SubsetRecord Swaps",
     "theory.approximate_kkt": "Nearby expected_kkt nearby_kkt",
 }
 _DEFINED_IN = {name: module for module, names in _NAMES.items() for name in names.split()}
+#: Deprecated name → its new name.
+_RENAMED = {"Exchanges": "Swaps"}
 #: Public module → where it is.
 _MODULES = {
     "constraints": "constraints",
@@ -97,7 +99,6 @@ __all__ = [
     "CheckpointError",
     "ConvergenceDisplay",
     "ConvergenceWarning",
-    "Exchanges",
     "FileFormatError",
     "Function",
     "InfeasibleError",
@@ -129,6 +130,7 @@ __all__ = [
     "Subset",
     "SubsetCertificate",
     "SubsetRecord",
+    "Swaps",
     "best_subset",
     "certify",
     "certify_model",
@@ -159,6 +161,11 @@ def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
     if name in _DEFINED_IN:
         value: object = getattr(import_module(f"levelprox.{_DEFINED_IN[name]}"), name)
+    elif name in _RENAMED:
+        from levelprox.exceptions import warn
+
+        warn(f"levelprox.{name} is deprecated: it is levelprox.{_RENAMED[name]}", DeprecationWarning)
+        return __getattr__(_RENAMED[name])
     elif name in _MODULES:
         value = import_module(f"levelprox.{_MODULES[name]}")
     else:

@@ -1,6 +1,6 @@
 """At most k features: min ψ(x) over all x with at most k nonzero features.
 
-The result is a set that no swap improves, as far as `Exchanges` shows it.
+The result is a set that no swap improves, as far as `Swaps` shows it.
 `levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.
 
 Everything is a function of ψ, k, the features to be kept and those to begin with: no randomness, and no use of answers
@@ -100,7 +100,7 @@ def best_subset(
         refits that bounds leave to do are not much work; else as many as are, and at least the 50 most promising ones.
         For the squared loss all are always. For losses with kinks the 50 most promising are by default. Of a softmax
         model, or a loss with kinks, of more than 16 classes fewer may be: the work of a search is bounded there.
-        `Subset.exchanges` and `Subset.additions` count what was examined.
+        `Subset.swaps` and `Subset.additions` count what was examined.
     start : array-like of int or bool, optional
         Features, by index or mask, to begin with: swaps then begin from these alone, which is fast where they are
         nearly the best ones. The answer then depends on them, and may be worse than without. Of more than k the most

@@ -34,10 +34,10 @@ from levelprox.methods.working_set import WorkingSet
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Status
-from levelprox.subset.result import Additions, Exchanges, Subset
+from levelprox.subset.result import Additions, Subset, Swaps
 
 #: What the state of a path is made of.
-KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Exchanges, Additions)
+KINDS: tuple[type, ...] = (*level_method.KINDS, *budget.KINDS, Solution, WorkingSet, Subset, Swaps, Additions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Path:
         Nonzero penalized features.
     multipliers : ndarray of shape (m,)
         y, or for k the gain of the best single addition.
-    certificates : tuple of Certificate, or of Exchanges for k
+    certificates : tuple of Certificate, or of Swaps for k
         Certificate of each solution.
     statuses : tuple of Status
         Status of each solution.
@@ -79,7 +79,7 @@ class Path:
     losses: Vector
     nonzeros: NDArray[np.int64]
     multipliers: Vector
-    certificates: tuple[Certificate, ...] | tuple[Exchanges, ...]
+    certificates: tuple[Certificate, ...] | tuple[Swaps, ...]
     statuses: tuple[Status, ...]
     n_grad: int
     wall_s: float
@@ -195,7 +195,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     Returns
     -------
     Path
-        Its certificates are `Exchanges`.
+        Its certificates are `Swaps`.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class _SubsetPath(Method[list[Subset]]):
             losses=np.array([one.psi for one in found]),
             nonzeros=np.array([one.support.size for one in found], np.int64),
             multipliers=np.array([one.multiplier for one in found]),
-            certificates=tuple(one.exchanges for one in found),
+            certificates=tuple(one.swaps for one in found),
             statuses=tuple(one.status for one in found),
             n_grad=sum(one.n_grad for one in found),
             wall_s=ctx.elapsed,

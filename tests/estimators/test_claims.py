@@ -144,8 +144,8 @@ OF_A_LEVEL = {
 }
 OF_FEATURES = {
     "the addition": lambda model: setattr(model, "certificate_", replace(model.certificate_, addition=6)),
-    "the exchanges": lambda model: setattr(
-        model, "certificate_", replace(model.certificate_, exchanges=levelprox.Exchanges(99, 99))
+    "the swaps": lambda model: setattr(
+        model, "certificate_", replace(model.certificate_, swaps=levelprox.Swaps(99, 99))
     ),
 }
 
@@ -349,7 +349,7 @@ def test_a_gain_that_was_not_computed_is_not_claimed():
     told = {one["name"]: one for one in json.loads(json.dumps(claims.as_dict(), allow_nan=False))["claims"]}
     assert claims.hold and told["one more would gain"]["claimed"] is None
     assert re.search(r"one more would gain +— +not claimed\n", str(claims))
-    model.certificate_ = replace(model.certificate_, exchanges=levelprox.Exchanges(0, 0))
+    model.certificate_ = replace(model.certificate_, swaps=levelprox.Swaps(0, 0))
     assert failed(certify_model(model, X, y)) == ["swaps"]
     model.status_ = levelprox.Status.TIME_LIMIT
     assert certify_model(model, X, y).hold

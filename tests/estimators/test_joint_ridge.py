@@ -85,7 +85,7 @@ def test_the_chosen_ridge_is_that_of_the_table_and_of_the_fit(chosen: Any) -> No
     assert f"ridge={model.ridge_:.3g} was chosen by cross-validation" in model.message_
     single = SparseClassifier(**model.best_params_).fit(X, y)
     np.testing.assert_array_equal(single.coef_, model.coef_)
-    assert model.certificate_.exchanges.proved
+    assert model.certificate_.swaps.proved
 
 
 def test_the_rule_that_chooses(chosen: Any) -> None:
@@ -176,7 +176,7 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
         y = np.digitize(X[:, 0] / X[:, 0].std(), [-0.5, 0.5])
     model = SparseClassifier(n_features=2, **given)
     model.n_features_in_ = X.shape[1]
-    task = model._task(model._prepare(Samples(*model._read(X, y), None, {})), Budget(features=2))
+    task = Task.of(model, model._prepare(Samples(*model._read(X, y), None, {})), Budget(features=2))
     inside = task.with_kept(np.array([0, 2]))
     own = (inside[:, None] * task.standardization.width + np.arange(task.standardization.width)).ravel()
     for ridge, x in each_ridge(task, np.array([0, 2])):

@@ -443,7 +443,7 @@ FORGERIES = {
     "status_ cannot be": set_fitted("status_", 0),
     "n_iter_ cannot be": set_fitted("n_iter_", True),
     "history_ cannot be": set_fitted("history_", {"tuple": [1]}),
-    "certificate_ cannot be": set_fitted("certificate_", {"kind": "Exchanges", "fields": {"examined": 0, "total": 0}}),
+    "certificate_ cannot be": set_fitted("certificate_", {"kind": "Swaps", "fields": {"examined": 0, "total": 0}}),
     "loss must be one of": lambda about, tree, arrays: tree["parameters"]["dict"].update(loss="squared"),
     "multi_class must be": lambda about, tree, arrays: tree["parameters"]["dict"].update(multi_class=3),
     "is no kind of data": set_fitted("message_", {"eval": "1"}),
@@ -509,14 +509,14 @@ def test_claims_that_no_search_can_make_are_refused():
     for words, change in {
         "is no gain": {"multiplier": math.inf},
         "but not how much": {"multiplier": math.nan, "addition": 2},
-        "5 of 2 swaps": {"exchanges": levelprox.Exchanges(5, 2)},
+        "5 of 2 swaps": {"swaps": levelprox.Swaps(5, 2)},
         "stationarity = nan": {"stationarity": math.nan},
     }.items():
         model.certificate_ = replace(whole, **change)
         model.multiplier_ = model.certificate_.multiplier
         with pytest.raises(FileFormatError, match=words):
             check_soundness(model, "file")
-    model.certificate_ = replace(whole, multiplier=math.nan, addition=None, exchanges=levelprox.Exchanges(0, 0))
+    model.certificate_ = replace(whole, multiplier=math.nan, addition=None, swaps=levelprox.Swaps(0, 0))
     model.multiplier_ = math.nan
     loaded = read(packed(model))
     assert math.isnan(loaded.multiplier_) and math.isnan(loaded.certificate_.multiplier)

@@ -87,7 +87,7 @@ def test_a_large_mean_in_a_sparse_matrix(loss, positive):
     assert dense.support.tolist() == sparse.support.tolist() == [0]
     assert np.isclose(sparse.psi, dense.psi, rtol=1e-6)
     assert np.isclose(sparse.multiplier, dense.multiplier, rtol=1e-4)
-    assert sparse.exchanges == dense.exchanges
+    assert sparse.swaps == dense.swaps
 
 
 @pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")
@@ -125,7 +125,7 @@ def test_residuals_far_beyond_the_parabola_of_hubers_loss(seed, unit):
     least = 1.35 * least_absolute(X[:, found.support], unit * y)
     assert least - 1.35**2 / 2 <= found.psi * (1 + 1e-9)
     assert found.psi <= least * (1 + 1e-6)
-    assert found.exchanges.proved and found.additions.proved
+    assert found.swaps.proved and found.additions.proved
     swaps = [
         1.35 * least_absolute(X[:, sorted({*found.support} - {i} | {j})], unit * y)
         for i in found.support
@@ -140,7 +140,7 @@ def test_residuals_far_beyond_the_parabola_with_signs():
     y = 1e9 * (X[:, 0] - X[:, 1] + 0.02 * rng.standard_normal(28))
     signs = np.array([True] * 9 + [False])
     found = best_subset(LinearModel(X, y, "huber", fit_intercept=True), 3, nonnegative=signs)
-    assert np.all(found.x[:9] >= 0) and found.exchanges.proved
+    assert np.all(found.x[:9] >= 0) and found.swaps.proved
     assert found.psi <= 1.35 * least_absolute(X[:, found.support], y) * 2
 
 

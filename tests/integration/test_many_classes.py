@@ -164,23 +164,23 @@ def test_a_class_without_loss_is_fitted_once(monkeypatch):
 def test_refits_with_kinks_are_bounded_and_counted(monkeypatch):
     model = hinge(17, 24, 6, seed=1)
     whole = best_subset(model, 2)
-    assert whole.exchanges.proved
+    assert whole.swaps.proved
     assert whole.additions.proved
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 17 * 3)
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_LEAST_ADDITION_REFITS", 2)
     found = best_subset(model, 2)
     assert found.n_refits < whole.n_refits
-    assert (found.exchanges.total, found.additions.total) == (8, 4)
-    assert found.exchanges.examined < 8
+    assert (found.swaps.total, found.additions.total) == (8, 4)
+    assert found.swaps.examined < 8
     assert found.additions.examined == 2
     assert found.psi >= whole.psi
-    assert f"the {found.exchanges.examined} examined of 8" in found.message or "not examined" in found.message
+    assert f"the {found.swaps.examined} examined of 8" in found.message or "not examined" in found.message
 
 
 def test_a_proof_takes_the_refits_that_it_takes(monkeypatch):
     monkeypatch.setattr(levelprox.subset.nonsmooth_search, "_CLASS_REFITS", 0)
     found = best_subset(hinge(17, 30, 4), 1, prove=True)
-    assert found.exchanges.proved
+    assert found.swaps.proved
     assert found.additions.proved
 
 
@@ -199,7 +199,7 @@ def test_swaps_of_many_classes_end_with_their_share_of_the_work(monkeypatch):
     monkeypatch.setattr(SwapSearch, "_swapped", lambda *_: pytest.fail("a swap is tried"))
     monkeypatch.setattr(levelprox.subset.second_order, "_SEARCH_FACTOR_WORK", -1)
     found = best_subset(model, 1)
-    assert (found.exchanges.examined, found.exchanges.total) == (0, 2)
+    assert (found.swaps.examined, found.swaps.total) == (0, 2)
     assert "not examined" in found.message
     assert found.support.size == 1
 

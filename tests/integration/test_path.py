@@ -13,13 +13,13 @@ import pytest
 import scipy.sparse
 
 from levelprox import (
-    Exchanges,
     Function,
     InvalidInputError,
     LinearModel,
     MultinomialModel,
     Problem,
     Status,
+    Swaps,
     best_subset,
     certify,
     constraints,
@@ -175,7 +175,7 @@ def test_over_k_every_answer_is_its_own():
         single = best_subset(objective, k)
         np.testing.assert_array_equal(found.x(i), single.x)
         assert found.nonzeros[i] == single.support.size <= k
-        assert isinstance(found.certificates[i], Exchanges)
+        assert isinstance(found.certificates[i], Swaps)
     assert found.success and np.all(np.diff(found.losses) < 0)
 
 

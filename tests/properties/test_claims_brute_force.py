@@ -145,7 +145,7 @@ def test_messages_say_where_a_fit_is_not_proved_to_be_optimal():
     hard = case(323583)  # powers of a year with signs
     assert hard.nonnegative is not None
     found = best_subset(brute_force.objective_of(hard), hard.k, nonnegative=np.append(hard.nonnegative, False))
-    assert "not proved to be the best" in found.message and not found.exchanges.examined
+    assert "not proved to be the best" in found.message and not found.swaps.examined
 
 
 # --- planted faults

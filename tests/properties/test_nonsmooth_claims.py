@@ -107,7 +107,7 @@ class Problem:
         A = np.column_stack([U[:, sizes > 1e-12], ones])
         return A, np.ones(A.shape[1], bool)
 
-    def exchanged(self, support) -> list[list[int]]:
+    def swapped(self, support) -> list[list[int]]:
         outside = [j for j in self.counted if j not in support]
         return [[j, *(other for other in support if other != i)] for i, j in itertools.product(support, outside)]
 
@@ -174,7 +174,7 @@ def searched(whole: Problem) -> Subset:
 def complaints(whole: Problem, found: Subset) -> list[str]:
     """What is not true of an answer."""
     support = found.support.tolist()
-    whole.psis([[], support, *whole.extended(support), *whole.exchanged(support)])  # in one linear program
+    whole.psis([[], support, *whole.extended(support), *whole.swapped(support)])  # in one linear program
     small = TOLERANCE * whole.psi([]) + 1e-13 * float(np.mean(np.abs(whole.b)))
     wrong = []
     if found.status is not Status.SOLVED:
@@ -188,12 +188,12 @@ def complaints(whole: Problem, found: Subset) -> list[str]:
         wrong.append(f"{len(support)} features of {whole.k}, and one more gains {gain}")
     if abs(found.multiplier - max(gain, 0.0)) > small:
         wrong.append(f"one more gains {gain}, not {found.multiplier}")
-    if found.exchanges.proved and support:
-        best = min(whole.psis(whole.exchanged(support)), default=found.psi)
+    if found.swaps.proved and support:
+        best = min(whole.psis(whole.swapped(support)), default=found.psi)
         if best < found.psi - small:
-            wrong.append(f"an exchange lowers psi from {found.psi} to {best}")
-    if not found.exchanges.proved:
-        wrong.append(f"only {found.exchanges}")
+            wrong.append(f"a swap lowers psi from {found.psi} to {best}")
+    if not found.swaps.proved:
+        wrong.append(f"only {found.swaps}")
     return wrong
 
 
@@ -295,8 +295,8 @@ def test_no_claim_rests_on_a_refit_that_was_not_checked(monkeypatch):
             warnings.simplefilter("ignore")
             found = searched(whole)
         support = found.support.tolist()
-        best = min(whole.psis(whole.exchanged(support)), default=found.psi)
-        assert best >= found.psi - 1e-6 * whole.psi([]) - 1e-12 or not found.exchanges.proved
+        best = min(whole.psis(whole.swapped(support)), default=found.psi)
+        assert best >= found.psi - 1e-6 * whole.psi([]) - 1e-12 or not found.swaps.proved
 
 
 def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
@@ -311,7 +311,7 @@ def test_a_set_that_comes_twice_ends_the_search(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
     found = best_subset(LinearModel(X, y, "absolute", None, None, True), 2)
-    assert found.exchanges.examined == 0 and np.isnan(found.multiplier)
+    assert found.swaps.examined == 0 and np.isnan(found.multiplier)
 
 
 LARGE_MEANS = np.array([109892.43906486, 17649.09650487, 66588.52598387]) + np.array(

@@ -143,12 +143,12 @@ def answer_of(problem: Case, x: Double, shown: Any, support: Any, status: Status
         tuple(map(int, support)),
         float(shown.multiplier),
         None if shown.addition is None else int(shown.addition),
-        int(shown.exchanges.examined),
-        int(shown.exchanges.total),
+        int(shown.swaps.examined),
+        int(shown.swaps.total),
         float(shown.stationarity),
         status,
         additions is None or additions.examined == additions.total,
-        bool(shown.exchanges.local),
+        bool(shown.swaps.local),
     )
 
 

@@ -176,11 +176,11 @@ def judged(problem: CostCase, found: Any, oracle: Oracle | None = None) -> Outco
     swaps = [tuple(sorted({*support, j} - {i})) for i in support for j in outside]
     swaps = [features for features in swaps if problem.spent(features) <= Fraction(problem.budget)]
     more = [j for j in outside if problem.spent((*support, j)) <= Fraction(problem.budget)]
-    if found.status is Status.SOLVED and found.exchanges.total != len(swaps):
-        outcome.wrong.append(f"{found.exchanges.total} swaps within the budget, and there are {len(swaps)}")
+    if found.status is Status.SOLVED and found.swaps.total != len(swaps):
+        outcome.wrong.append(f"{found.swaps.total} swaps within the budget, and there are {len(swaps)}")
     if found.additions is not None and found.additions.total != len(more):
         outcome.wrong.append(f"{found.additions.total} additions within the budget, and there are {len(more)}")
-    outcome.proved = found.exchanges.proved and not found.exchanges.local
+    outcome.proved = found.swaps.proved and not found.swaps.local
     values = oracle.values([*swaps, *((*support, j) for j in more)])
     swapped, added = values[: len(swaps)], values[len(swaps) :]
     if outcome.proved and swaps and min(swapped) < psi - tolerance:

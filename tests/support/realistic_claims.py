@@ -411,14 +411,14 @@ def _judge(one: Table, model: Any, verdict: Verdict) -> None:
     if judge.least(S) < psi - tolerance:
         wrong.append(f"refit: ψ = {psi!r} over {S}, but {judge.least(S)!r} is possible; {model.status_}")
     outside = [j for j in free if j not in S]
-    exchanges = told.exchanges
-    verdict.proved = exchanges.examined == exchanges.total
+    swaps = told.swaps
+    verdict.proved = swaps.examined == swaps.total
     swaps = [tuple(sorted({*S, j} - {i})) for i in S for j in outside]
     swaps = [swap for swap in swaps if allowed(swap)]
     if verdict.proved and swaps:
         best = min(swaps, key=judge.least)
         if judge.least(best) < psi - tolerance:
-            wrong.append(f"false: ψ = {psi!r} over {S}, but {judge.least(best)!r} over {best}; {exchanges}")
+            wrong.append(f"false: ψ = {psi!r} over {S}, but {judge.least(best)!r} over {best}; {swaps}")
     more = [(psi - judge.least((*S, j)), j) for j in outside if one.cost is None or _affordable(one, S, j)]
     gain, feature = max(more, default=(0.0, None))
     if gain > tolerance and len(S) < one.k:
@@ -449,7 +449,7 @@ def _certified(one: Table, model: Any, verdict: Verdict) -> None:
     told = model.certificate_
     size = abs(told.psi) + told.multiplier + 1e-3
     lies = {"psi": replace(told, psi=told.psi - 1e-3 * size), "features": replace(told, n_nonzero=told.n_nonzero + 1)}
-    lies["swaps"] = replace(told, exchanges=replace(told.exchanges, examined=1000, total=1000))
+    lies["swaps"] = replace(told, swaps=replace(told.swaps, examined=1000, total=1000))
     if told.multiplier > 1e-3 * size and told.additions.examined == told.additions.total:
         lies["gain"] = replace(told, multiplier=0.0, addition=None)
         lies["more"] = replace(told, multiplier=1.01 * told.multiplier)

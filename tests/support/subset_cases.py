@@ -189,16 +189,15 @@ def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
     assert np.array_equal(found.support, counted) and counted.size <= k == found.k
     assert np.all(np.isfinite(found.x))
     assert found.psi == objective.value_and_gradient(found.x)[0]
-    assert 0 <= found.exchanges.examined <= found.exchanges.total
-    assert found.exchanges.proved == (found.exchanges.examined == found.exchanges.total)
+    assert 0 <= found.swaps.examined <= found.swaps.total
+    assert found.swaps.proved == (found.swaps.examined == found.swaps.total)
     if np.isnan(found.multiplier):  # not examined
         assert found.status in CUT_SHORT and found.addition is None
     else:
         assert found.multiplier >= 0 and (found.addition is None) == (found.multiplier == 0)
     assert found.addition is None or (sizes[found.addition] == 0 and found.addition not in unpenalized)
     assert (
-        found.success == (found.status in (Status.SOLVED, Status.CALLBACK_STOP))
-        and str(found.exchanges) in found.message
+        found.success == (found.status in (Status.SOLVED, Status.CALLBACK_STOP)) and str(found.swaps) in found.message
     )
     return found
 
@@ -229,4 +228,4 @@ def solved(whole: Table, k: int, **options) -> Subset:
 
 def bits(found: Subset) -> tuple[object, ...]:
     """All that must be the same in two runs."""
-    return found.x.tobytes(), found.psi, found.multiplier, found.addition, found.exchanges, found.n_refits, found.n_grad
+    return found.x.tobytes(), found.psi, found.multiplier, found.addition, found.swaps, found.n_refits, found.n_grad

@@ -37,14 +37,14 @@ def encode(data: object, kinds: Iterable[type]) -> tuple[str, dict[str, Array]]:
     kinds : iterable of type
     """
     arrays = _Arrays()
-    tree = _tree(data, {kind.__name__: kind for kind in kinds}, arrays)
+    tree = _tree(data, {_name_of(kind): kind for kind in kinds}, arrays)
     return json.dumps(tree, separators=(",", ":"), allow_nan=False), arrays.by_name
 
 
 def decode(text: str, arrays: Mapping[str, Array], kinds: Iterable[type], name: str) -> Any:
     """Return the data that `encode` received; `name` is the file in error messages."""
     try:
-        named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), kind.__name__)}
+        named = {word: kind for kind in kinds for word in (*getattr(kind, "former_names", ()), _name_of(kind))}
         return _built(parsed(text), named, _Source(text, arrays))
     except FileFormatError:
         raise
@@ -95,9 +95,9 @@ def _tree(data: object, kinds: dict[str, type], arrays: _Arrays) -> Any:
         return {"dict": {key: _tree(value, kinds, arrays) for key, value in data.items()}}
     if isinstance(data, dict):
         return {"pairs": [[_tree(one, kinds, arrays) for one in pair] for pair in data.items()]}
-    if is_dataclass(data) and kinds.get(type(data).__name__) is type(data):
-        inside = {field.name: _tree(getattr(data, field.name), kinds, arrays) for field in fields(data)}
-        return {"kind": type(data).__name__, "fields": inside}
+    if is_dataclass(data) and kinds.get(_name_of(type(data))) is type(data):
+        inside = {name: _tree(getattr(data, attribute), kinds, arrays) for name, attribute in _fields(type(data))}
+        return {"kind": _name_of(type(data)), "fields": inside}
     raise TypeError(f"{type(data).__name__} is not plain data: {data!r}"[:200])
 
 
@@ -128,12 +128,12 @@ def _words(array: Array, kinds: dict[str, type], arrays: _Arrays) -> dict[str, A
 def _records(data: tuple[object, ...], kinds: dict[str, type], arrays: _Arrays) -> dict[str, Any] | None:
     """Encode a tuple of dataclasses of one type field by field; return None for other tuples."""
     kind = type(data[0]) if data else None
-    if kind is None or kinds.get(kind.__name__) is not kind or not is_dataclass(kind):
+    if kind is None or kinds.get(_name_of(kind)) is not kind or not is_dataclass(kind):
         return None
     if any(type(one) is not kind for one in data):
         return None
-    columns = {field.name: [getattr(one, field.name) for one in data] for field in fields(kind)}
-    return {"records": kind.__name__, "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
+    columns = {name: [getattr(one, attribute) for one in data] for name, attribute in _fields(kind)}
+    return {"records": _name_of(kind), "columns": {name: _column(c, kinds, arrays) for name, c in columns.items()}}
 
 
 def _column(values: list[Any], kinds: dict[str, type], arrays: _Arrays) -> Any:
@@ -185,10 +185,29 @@ def _built(tree: Any, kinds: dict[str, type], source: _Source) -> Any:
         case {"kind": kind, "value": value, **rest} if not rest and issubclass(kinds[kind], Enum):
             return kinds[kind](value)
         case {"kind": kind, "fields": dict(inside), **rest} if not rest and is_dataclass(kinds[kind]):
-            return kinds[kind](**{key: _built(value, kinds, source) for key, value in inside.items()})
+            found = {name: _built(one, kinds, source) for name, one in inside.items()}
+            return kinds[kind](**_renamed(kinds[kind], found))
         case {"records": kind, "columns": dict(columns), **rest} if not rest and is_dataclass(kinds[kind]):
-            return _one_by_one(kinds[kind], {name: _built(c, kinds, source) for name, c in columns.items()}, source)
+            found = {name: _built(column, kinds, source) for name, column in columns.items()}
+            return _one_by_one(kinds[kind], _renamed(kinds[kind], found), source)
     raise ValueError(f"{sorted(tree)} is no kind of data")
+
+
+def _name_of(kind: type) -> str:
+    """Return the name of a kind in files: `stored_as`, if it has had another name before."""
+    return getattr(kind, "stored_as", kind.__name__)
+
+
+def _fields(kind: Any) -> list[tuple[str, str]]:
+    """Return the fields of a dataclass: their names in files (`stored_fields` has those that differ) and in Python."""
+    stored = getattr(kind, "stored_fields", {})
+    return [(stored.get(field.name, field.name), field.name) for field in fields(kind)]
+
+
+def _renamed(kind: type, parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass, read from a file, by their names in Python."""
+    attributes = dict(_fields(kind))
+    return {attributes.get(name, name): value for name, value in parts.items()}
 
 
 def _array_of(words: Any, letters: Any, shape: list[Any], kinds: dict[str, type], source: _Source) -> Array:

@@ -83,7 +83,7 @@ def continued(
     after : (Stage, Iterate), optional
         The last finished stage: continue with the next.
     """
-    exchanges = count == 0  # with a given count, the caller runs the swaps itself
+    takes_swaps = count == 0  # with a given count, the caller runs the swaps itself
     doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
     most = _most(count)
     if doublings == 0 or count == 0:
@@ -101,8 +101,8 @@ def continued(
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
             n_grad += more
-        if doublings == 0 and exchanges and at.stop not in CUT_SHORT_STOPS:
-            better, more = _exchanged(problem, start, at, direct, how, tol)
+        if doublings == 0 and takes_swaps and at.stop not in CUT_SHORT_STOPS:
+            better, more = _after_swaps(problem, start, at, direct, how, tol)
             n_grad += more
             at = at if better is None else better
         n_nonzero = _count(problem, at.x)
@@ -146,7 +146,7 @@ def _convex_solution(convex: Problem, how: SolverOptions, tol: float) -> tuple[V
     return best.x, n_grad + 2 * cost
 
 
-def _exchanged(
+def _after_swaps(
     problem: Problem, start: Iterate, at: Iterate, direct: Iterate, how: SolverOptions, tol: float
 ) -> tuple[Iterate | None, int]:
     """Return a KKT point that is lower than both ends by swaps of features, if there is one, and the number of passes.
@@ -164,11 +164,11 @@ def _exchanged(
         return None, 0
     few = _largest(problem, ends[-1].x).size <= FEW
     W = _candidates(problem, [*ends, start] if few else ends)
-    exchanges = _Exchanges(problem, W, how, tol)
+    searches = _SwapSearches(problem, W, how, tol)
     found, promised = dict[bytes, Fit](), dict[bytes, float]()
     try:
         for end in ends:
-            swaps, null, psi = exchanges.at(end)
+            swaps, null, psi = searches.at(end)
             chosen = np.searchsorted(W, _largest(problem, end.x)).astype(np.intp)
             near = Fit(np.arange(W.size, dtype=np.intp), end.x[problem.coordinates(W)], psi, null.margins)
             before = swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), near)
@@ -183,7 +183,7 @@ def _exchanged(
                 promised[after.features.tobytes()] = end.psi + after.psi - psi
     except TimeoutError:
         return None, 0
-    if not exchanges.at_hand and found:  # each costs many rounds: the one that promises most is tried
+    if not searches.at_hand and found:  # each costs many rounds: the one that promises most is tried
         most = min(promised, key=promised.__getitem__)
         found = {most: found[most]}
     return _lowest(problem, W, found, at, how, tol)
@@ -222,7 +222,7 @@ def _candidates(problem: Problem, ends: list[Iterate]) -> Features:
     return W.astype(np.intp)
 
 
-class _Exchanges:
+class _SwapSearches:
     """Swaps among the features in W: on ψ for data in memory, else on its second-order models."""
 
     def __init__(self, problem: Problem, W: Features, how: SolverOptions, tol: float) -> None:

@@ -215,7 +215,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         at = self._lowered(tracker, problem) if swaps and problem.level < tracker.problem.level else None
         if at is None:
             at = self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES))
-            x = self.candidates.exchanged(problem, at) if swaps else None
+            x = self.candidates.after_swaps(problem, at) if swaps else None
             if x is not None:
                 at = self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
         certificate = assemble(problem, at.x, at.psi, at.gradient, self.null)
@@ -227,7 +227,7 @@ class PathFollowing(Method["list[Solution | None]"]):
     def _lowered(self, tracker: Tracker, problem: Problem) -> Iterate | None:
         """Return the solution at a lower level after removing features; None if none need be removed."""
         had = affordable(tracker.problem)
-        x = self.candidates.exchanged(problem, tracker.state.at, had) if had > affordable(problem) else None
+        x = self.candidates.after_swaps(problem, tracker.state.at, had) if had > affordable(problem) else None
         return None if x is None else self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
 
     def _counted(self, found: tuple[Iterate, int]) -> Iterate:
@@ -338,7 +338,7 @@ class Candidates:
             self.swaps = self._among(problem, state["swaps"]["best"])
             self.swaps.take(state["swaps"])
 
-    def exchanged(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
+    def after_swaps(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
         """Return a better feasible point with features removed and swapped; None if few trials find none.
 
         As many features as the level allows at the cap are refitted, of any size. `at` has its gradient and need not

@@ -141,7 +141,7 @@ class Stream:
             raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
         self._past.fade(math.exp(-m / self.memory))
         self._since += m
-        self.x = self._exchanged(self._smoothed(model, m), m)
+        self.x = self._after_swaps(self._smoothed(model, m), m)
         return self.x.copy()
 
     def _begin(self, model: Model) -> None:
@@ -158,7 +158,7 @@ class Stream:
         self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
         self._past = PastBatches(model.dimension, model.width)
 
-    def _exchanged(self, model: Model, m: float) -> Vector:
+    def _after_swaps(self, model: Model, m: float) -> Vector:
         """Return the next point; the one before it where ψ_B is not finite anywhere near."""
         assert self.x is not None
         past, x = self._past, _finite_start(model, self.x)

@@ -27,7 +27,7 @@ from levelprox.report._drawing import (
     where_used,
 )
 from levelprox.report.fitted import BUDGET_LABELS, Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure
-from levelprox.subset.result import Exchanges
+from levelprox.subset.result import Swaps
 
 
 class PathDisplay:
@@ -185,7 +185,7 @@ class PathDisplay:
         coefficients = scipy.sparse.csc_array(path.coefficients)
         if feature_names is not None and len(feature_names) == coefficients.shape[1] - 1:
             coefficients = coefficients[:, : len(feature_names)]
-        counts = bool(path.certificates) and isinstance(path.certificates[0], Exchanges)
+        counts = bool(path.certificates) and isinstance(path.certificates[0], Swaps)
         display = cls(
             budgets=path.levels,
             coefficients=coefficients,

@@ -170,7 +170,7 @@ def optimality_words(estimator: Any) -> list[tuple[str, str]]:
     if isinstance(certificate, SubsetCertificate):
         return [
             ("stationarity", f"{certificate.stationarity:.1e}, relative to the fit without features"),
-            ("swaps", str(certificate.exchanges)),
+            ("swaps", str(certificate.swaps)),
         ]
     against = "within" if certificate.kkt <= estimator.tol else "above"
     rows = [("KKT residual", f"{certificate.kkt:.1e}, {against} tol = {estimator.tol:.1e}")]

@@ -359,7 +359,7 @@ def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
 
 
 def _swap_fact(certificate: SubsetCertificate) -> str:
-    seen = certificate.exchanges
+    seen = certificate.swaps
     if not seen.total:
         return "there are no swaps of one feature for another"
     if not seen.examined:

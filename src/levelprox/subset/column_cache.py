@@ -30,7 +30,7 @@ _ATTRIBUTE, _OBJECTIVES_PER_DESIGN = "_shared_by_searches", 8  # where a design 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """How margins change with a coordinate.
+    """One column of A: how margins change with a coordinate.
 
     Attributes
     ----------
@@ -45,10 +45,12 @@ class Column:
 
     @classmethod
     def of(cls, move: Vector) -> Column:
+        """Return a column as it is, or only the entries that are not zero where these are few."""
         rows = np.flatnonzero(move) if move.ndim == 1 else np.arange(move.shape[0])
         return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE_SHARE * move.shape[0] else cls(move)
 
     def dense(self, n: int) -> Vector:
+        """Return the column with all of its n entries."""
         if self.rows is None:
             return self.values
         move = np.zeros(n)
@@ -57,7 +59,7 @@ class Column:
 
 
 class Columns:
-    """How margins of the samples change with each coordinate of a feature.
+    """Columns of A, looked up when they are needed and kept for the next use.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ class Columns:
         self._most = min(_KEPT_NUMBERS, max(_LEAST_KEPT_NUMBERS, objective.design.stored // _STORED_DIVISOR))
 
     def __call__(self, features: Features) -> list[Column]:
-        """A·e for each coordinate of these features, in their order."""
+        """Return A·e for each coordinate of these features, in their order."""
         wanted = features.tolist()
         missing = [j for j in wanted if j not in self.known]
         for j in wanted:
@@ -89,7 +91,7 @@ class Columns:
         self.kept = 0
 
     def moves(self, features: Features) -> Iterator[Vector]:
-        """The same, as changes of the margins: one at a time, for all at once may be more than there is room for."""
+        """Yield the same as changes of the margins, one at a time: all at once may be more than there is room for."""
         if not self.fit_in(features):
             yield from _moves(self.objective.restrict(features))
             return
@@ -103,7 +105,7 @@ class Columns:
             yield part.with_tail(move, unit)
 
     def fit_in(self, features: Features) -> bool:
-        """Whether these are few features, whose columns can be kept."""
+        """Return whether these are few features, whose columns can be kept."""
         return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
@@ -122,7 +124,7 @@ class Columns:
             self.kept += sum(column.values.size for column in self.known[j])
 
     def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
-        """How margins of the samples move with each coordinate of these features."""
+        """Yield how margins of the samples move with each coordinate of these features."""
         if isinstance(self.objective, LinearModel):
             design = self.objective.design.view(features)
             yield from (design.matvec(unit) for unit in _units(features.size))
@@ -136,7 +138,7 @@ def _of_samples(part: Model, move: Vector) -> Vector:
 
 
 def _moves(part: Model) -> Iterator[Vector]:
-    """How margins move with each coordinate; with several classes one product serves all coordinates of a feature."""
+    """Yield how margins move with each coordinate; one product serves all coordinates of a feature."""
     if not isinstance(part, ByClass):
         yield from (part.moved(unit) for unit in _units(part.dimension))
         return
@@ -151,7 +153,7 @@ def _moves(part: Model) -> Iterator[Vector]:
 
 
 def _units(dimension: int) -> Iterator[Vector]:
-    """The unit vectors, one after another; each is gone when the next one comes."""
+    """Yield the unit vectors, one after another; each is gone when the next one comes."""
     unit = np.zeros(dimension)
     for i in range(dimension):
         unit[i] = 1.0

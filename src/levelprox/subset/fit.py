@@ -14,7 +14,7 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._kernels import FitEnd
-from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives._multiclass import ByClass
 
@@ -73,7 +73,7 @@ class Fit:
 
 
 def lowest(fits: Iterable[Fit | None]) -> Fit | None:
-    """The fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
+    """Return the fit with the least ψ, of equal ones the first: where ψ counts errors, rounding must not choose."""
     best: Fit | None = None
     for fit in fits:
         if fit is not None and (best is None or fit.psi < best.psi - _TIE_SHARE * abs(best.psi)):
@@ -81,8 +81,21 @@ def lowest(fits: Iterable[Fit | None]) -> Fit | None:
     return best
 
 
+def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, Index, Vector]:
+    """Return ψ of the sets that were tried as arrays: their features one after another, their sizes in bytes, ψ."""
+    lengths = np.array([len(one) for one in known], np.int64)
+    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
+
+
+def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float]:
+    """Return what `known_as_arrays` was given."""
+    features, lengths, values = arrays
+    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
+    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}
+
+
 def begun_at(near: Fit, features: Features, width: int) -> Vector:
-    """The coefficients of another fit, for the features that both have; 0 for the others."""
+    """Return the coefficients of another fit, for the features that both have; 0 for the others."""
     x = np.zeros((features.size, width))
     places = np.searchsorted(near.features, features)
     places[places == near.features.size] = 0
@@ -109,7 +122,7 @@ def better_known(fit: Fit | None, other: Fit) -> Fit:
 
 
 def joined(fits: list[Fit]) -> Fit:
-    """The fits of all classes, each with a coefficient of every feature, as one."""
+    """Join the fits of all classes, each with a coefficient of every feature, as one."""
     m, K = fits[0].features.size, len(fits)
     hessian = np.zeros((m, K, m, K))
     for k, fit in enumerate(fits):

@@ -29,13 +29,14 @@ from levelprox.methods import Context, Ending, Method, Progress
 from levelprox.methods.continuation import continued, is_expensive
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.objectives import LinearModel, Objective
+from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.problem import SubsetProblem
 from levelprox.result import Iterate, Status
-from levelprox.subset.fit import Fit
+from levelprox.subset.fit import Fit, lowest
 from levelprox.subset.monitor import Monitor
+from levelprox.subset.newton import last_digits
 from levelprox.subset.nonsmooth_refit import ExactFit
-from levelprox.subset.result import Additions, Exchanges, Subset, SubsetRecord
+from levelprox.subset.result import Additions, Subset, SubsetRecord, Swaps
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
@@ -47,6 +48,7 @@ _SEPARABLE = (
     "precision limits them: their sizes, and probabilities, are arbitrary. A ridge, fewer features, or a level of a "
     "constraint without a cap, such as l1, keep them finite."
 )
+_RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 _CONTINUATION_TOL = 3e-3
 _LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
 
@@ -178,7 +180,7 @@ class Search(Method[Fit]):
             features = problem.with_unpenalized(support)  # what is shown is of another set
             examined, addition = 0, None
         local = self.reported_objective.convex_start is not None
-        swaps = Exchanges(examined, problem.count_swaps(features), local, within_budget=costs is not None)
+        swaps = Swaps(examined, problem.count_swaps(features), local, within_budget=costs is not None)
         summary = f"{self._used(support)}, loss = {psi:.6g}; {swaps}{unknown}"
         if self.complete and status is not Status.INTERRUPTED:
             summary += answer.note
@@ -279,6 +281,31 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
         columns.forget()
         best = fit if fit.psi < best.psi else best
     return best
+
+
+def best_along_ray(swaps: SwapSearch, ray: Fit, best: Fit) -> Fit:
+    """Return the best fit over the same features from any point of a ray, where ψ may fall without end along it.
+
+    How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
+    """
+    size = 0.0 if swaps.objective.attained else float(np.median(np.abs(ray.margins)))
+    starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
+    fit = lowest([best, *map(swaps.downhill, starts)])
+    return best if fit is None or fit is best else best_along_ray(swaps, fit, fit)
+
+
+def to_the_last_digits(problem: SubsetProblem, fit: Fit, null: NullFit) -> Fit:
+    """Return the same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
+    part = problem.restrict(fit.features)
+    objective = cast(Model, part.objective)
+    if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
+        return fit
+    digits = last_digits(objective, fit.x)
+    # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
+    # have more digits than these.
+    if null.reported(objective, digits["x"], digits["psi"]) != digits["psi"]:
+        return fit
+    return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
 
 def _is_piecewise_linear(problem: SubsetProblem, margins: Vector) -> bool:

@@ -91,14 +91,10 @@ class Monitor:
         """A function that returns the result of some work; a resumed run takes it from the checkpoint."""
         return _done if self.ctx is None else self.ctx.once
 
-    def repeated(self, step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
-        """Apply `step` until its second result is True."""
-        if self.ctx is not None:
-            return self.ctx.repeated(step, at)
-        last = False
-        while not last:
-            at, last = step(at)
-        return at
+    @property
+    def repeated(self) -> Callable[[Callable[[Value], tuple[Value, bool]], Value], Value]:
+        """A function that applies a step to a value until its second result is True, and returns the last value."""
+        return _until_last if self.ctx is None else self.ctx.repeated
 
     def enter(self, phase: Phase) -> None:
         """Report a new phase."""
@@ -138,3 +134,10 @@ class Monitor:
 
 def _done(work: Callable[[], Value]) -> Value:
     return work()
+
+
+def _until_last(step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
+    last = False
+    while not last:
+        at, last = step(at)
+    return at

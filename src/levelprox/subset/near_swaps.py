@@ -73,6 +73,7 @@ class NearSwaps:
     undecided: int = 0
 
     def sort(self) -> None:
+        """Sort the swaps by ψ, those with the lowest ψ first."""
         self.within.sort(key=lambda swap: (swap.psi, swap.leaves, swap.enters))
 
 
@@ -120,9 +121,8 @@ class _Enumeration:
 
     def _not_ruled_out(self) -> list[tuple[int, int]]:
         """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
-        estimates, found, problem = self.estimates, self.found, self.swaps.problem
-        self_concordance, margin = self.swaps.objective.self_concordance, found.most - self.fit.psi
-        exact = problem.width == 1 and self_concordance == 0 and not np.any(problem.must_be_nonnegative())
+        estimates, found = self.estimates, self.found
+        margin = found.most - self.fit.psi
         known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
         left = list[tuple[float, int, int]]()
         for i in estimates.droppable:
@@ -132,10 +132,8 @@ class _Enumeration:
                 found.examined[leaves] = found.total
                 continue
             gain, possible = estimates.gains(i), estimates.outside
-            if known and exact:
-                possible = possible & (estimates.exact_gains(i) >= -margin)
-            elif known and self.swaps.has_bounds():
-                possible = possible & (estimates.bounds(i, self.swaps.magnitudes, self_concordance) >= -margin)
+            if known and (bounds := self.swaps.gain_bounds(estimates, i)) is not None:
+                possible = possible & (bounds >= -margin)
             found.examined[leaves] = found.total - int(np.count_nonzero(possible))
             left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
         return [(leaves, enters) for _, leaves, enters in sorted(left)]

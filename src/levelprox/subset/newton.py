@@ -117,7 +117,7 @@ def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vect
 
 
 def _goes_far(objective: Model, step: Vector) -> bool:
-    """Whether a step is no matter of digits: curvature is gone, as of a sample that one feature alone fits."""
+    """Return whether a step is no matter of digits: curvature is gone, as of a sample that one feature alone fits."""
     if not _bends(objective):
         return False
     weight = cast("LinearModel | ByClass", objective).sample_weight
@@ -127,7 +127,7 @@ def _goes_far(objective: Model, step: Vector) -> bool:
 
 
 def _bends(objective: Model) -> bool:
-    """Whether the curvature is known to change, and how fast: then margins must not go far in a step."""
+    """Return whether the curvature is known to change, and how fast: then margins must not go far in a step."""
     return 0 < objective.self_concordance < math.inf
 
 

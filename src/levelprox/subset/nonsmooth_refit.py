@@ -81,6 +81,12 @@ class ExactFit(Fit):
     rounding: float = 0.0
     removal: Vector = field(default_factory=lambda: np.empty(0))
 
+    def without_zeros(self, problem: FeatureProblem) -> ExactFit:
+        """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
+        x = self.x.reshape(self.features.size, problem.width)
+        stays = np.any(x != 0, axis=1) | ~problem.counts(self.features)
+        return replace(self, features=self.features[stays], x=x[stays].ravel(), removal=self.removal[stays])
+
 
 class ExactRefits:
     """Exact fits of a model whose loss has kinks.

@@ -8,10 +8,9 @@ replaces each kink, over a width of the size of the residuals. So
 2. from the best of them swaps are tried with the loss itself, and taken for as long as ψ falls; where fewer than k
    features are in the set, one more is added for as long as one gains more than rounding.
 
-The last set is examined with exact refits alone. Each feature j outside is added, which gives its gain. The solution of
-the dual of that refit bounds what leaving out another feature i then costs at least (`nonsmooth_refit.py`); where that
-is not less than the gain, the swap of i for j is ruled out, else it is refitted. A refit counts as examined only if its
-error, computed from the data, is small. The envelope only decides on the order.
+The last set is examined with exact refits alone. Each feature j outside is added, which gives its gain. The dual of
+that refit bounds what leaving out another feature i then costs; where that is not less than the gain, the swap of i for
+j is ruled out, else it is refitted. A refit counts as examined only if its error, computed from the data, is small.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ from levelprox.certificate.null_model import null_fit, null_fit_in_time
 from levelprox.methods import Context, Progress, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.result import Status
-from levelprox.subset.fit import Fit
+from levelprox.subset.fit import Fit, known_as_arrays, known_of_arrays
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.result import Phase
-from levelprox.subset.second_order import known_as_arrays, known_of_arrays
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swap_bounds import SwapEstimates
 from levelprox.subset.swaps import Addition
@@ -54,10 +52,7 @@ _CERTIFICATE_SECONDS = 0.25  # for the certificate at the end, where no time is 
 
 @dataclass(eq=False)
 class NonsmoothSearch(Search):
-    """A search where the loss has kinks; the parameters are those of `Search`.
-
-    ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks.
-    """
+    """A search where ψ is a `LinearModel` or `OneVsRestModel` whose loss has kinks; parameters: see `Search`."""
 
     def _begin(self) -> Fit:
         problem = self.problem
@@ -83,7 +78,7 @@ class NonsmoothSearch(Search):
             self.best = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
         self.rough = self.best
         self.size = self.refits.distance(self.best)
-        self.resolution = _CHECKED_ERROR_SHARE * self.best.psi + 8 * self._rounding()
+        self.resolution = _CHECKED_ERROR_SHARE * self.best.psi + 8 * getattr(self.best, "rounding", 0.0)
         return self.best
 
     def _forget(self) -> None:
@@ -103,13 +98,21 @@ class NonsmoothSearch(Search):
             self.multiplier, self.complete = 0.0, True
             return None
         if self.k > 0 and not self._is_perfect():
-            self._begin_with(self.start)
-            counted = self.problem.counted(everything)
-            every = self.start is None and self.problem.costs is None
+            start, counted = self.start, self.problem.counted(everything)
+            if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
+                self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
+            every = start is None and self.problem.costs is None
             if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED_REFITS:
-                self._enumerate(counted)
-            else:
-                self._search_with_envelopes()
+                self.monitor.enter("exchanges")
+                for chosen in itertools.combinations(counted.tolist(), self.k):
+                    self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
+            else:  # sets that are found with the envelope at a few widths
+                for width in _ENVELOPE_WIDTHS if start is None else _ENVELOPE_WIDTHS[-1:]:
+                    for fit in self._sets(width):
+                        if fit.features.tobytes() not in self.known:
+                            self._keep(self._fitted_once(fit.features, fit))
+                    if self.monitor.held_back or self._is_perfect():
+                        break
         yield self.best
         self.monitor.enter("proof")
         self._improve()
@@ -120,7 +123,7 @@ class NonsmoothSearch(Search):
         """Swap and add features for as long as ψ falls; a set that comes twice ends this."""
         visited = set[bytes]()
         while True:
-            self.best = self._without_zeros(self.best)
+            self.best = cast(ExactFit, self.best).without_zeros(self.problem)
             visited.add(self.best.features.tobytes())
             better, *figures = self.monitor.once(self._examine)
             if better is None:
@@ -129,19 +132,16 @@ class NonsmoothSearch(Search):
                 if better is None:
                     return
             self._keep(better)
-            if self._without_zeros(better).features.tobytes() in visited:
+            if better.without_zeros(self.problem).features.tobytes() in visited:
                 self._forget()
                 return
 
     def _spent_otherwise(self) -> ExactFit | None:
         """Return the fit after a move of several features within the budget, where its ψ is lower."""
-        fit = self.best
-        assert isinstance(fit, ExactFit)
+        fit = cast(ExactFit, self.best)
         if self.start is not None or not self.k or self._is_perfect() or not self.monitor.may_swap():
             return None
-        if self.smooth is None:
-            self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
-        search = self.smooth
+        search = self._last_envelope()
         assert search.moves is not None
         near = search.swaps.fitted(fit.features, fit if self.standardised is None else None)
         for way in search.moves.ways(near):
@@ -154,38 +154,13 @@ class NonsmoothSearch(Search):
                     return new
         return None
 
-    def _enumerate(self, counted: Features) -> None:
-        """Refit every set of k features."""
-        self.monitor.enter("exchanges")
-        for chosen in itertools.combinations(counted.tolist(), self.k):
-            self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
-
-    def _search_with_envelopes(self) -> None:
-        """Refit the sets that are found with the envelope at a few widths."""
-        for width in _ENVELOPE_WIDTHS if self.start is None else _ENVELOPE_WIDTHS[-1:]:
-            for fit in self._sets(width):
-                if fit.features.tobytes() not in self.known:
-                    self._keep(self._fitted_once(fit.features, fit))
-            if self.monitor.held_back or self._is_perfect():
-                break
-
-    def _begin_with(self, start: Features | None) -> None:
-        """Refit the features that are given, where they are not too many."""
-        if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
-            self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
-
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
         if self.monitor.cut_short:
             return None
-        return {
-            "best": self.best,
-            "rough": self.rough,
-            "known": known_as_arrays(self.known),
-            "n_grad": self.n_grad,
-            "watch": self.monitor.as_state(),
-            "smooth": None if self.smooth is None else self.smooth.memory(),
-        }
+        known, smooth = known_as_arrays(self.known), None if self.smooth is None else self.smooth.memory()
+        found = {"best": self.best, "rough": self.rough, "known": known, "n_grad": self.n_grad}
+        return {**found, "watch": self.monitor.as_state(), "smooth": smooth}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Resume from what `memory` returned."""
@@ -193,9 +168,7 @@ class NonsmoothSearch(Search):
         self.known = known_of_arrays(memory["known"])
         self.monitor.take(memory["watch"])
         if memory["smooth"] is not None:
-            if self.smooth is None:
-                self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
-            self.smooth.restore(memory["smooth"])
+            self._last_envelope().restore(memory["smooth"])
 
     def progress(self) -> Progress:
         """Return how far the search has come, that with the envelope included."""
@@ -236,6 +209,11 @@ class NonsmoothSearch(Search):
         self.n_grad, search.swaps.n_grad = self.n_grad + search.swaps.n_grad, 0
         self.monitor.step, search.monitor.step = self.monitor.step + search.monitor.step, 0
 
+    def _last_envelope(self) -> SmoothSearch:
+        """Return the last search with the envelope, or a new one."""
+        self.smooth = self.smooth or self._with_envelope(_ENVELOPE_WIDTHS[-1])
+        return self.smooth
+
     def _with_envelope(self, width: float) -> SmoothSearch:
         """Return a search with the envelope, begun."""
         loss, columns = self.objective.loss.smoothed(width * self.size), self.standardised
@@ -253,28 +231,12 @@ class NonsmoothSearch(Search):
         if self.monitor.phase not in ("proof", phase):
             self.monitor.enter(phase)
 
-    def _without_zeros(self, fit: Fit) -> Fit:
-        """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
-        assert isinstance(fit, ExactFit)
-        width = len(self.refits.parts)
-        x = fit.x.reshape(-1, width)
-        stays = np.any(x != 0, axis=1) | np.isin(fit.features, self.problem.unpenalized)
-        return replace(fit, features=fit.features[stays], x=x[stays].ravel(), removal=fit.removal[stays])
+    def _examine(self) -> tuple[ExactFit | None, int, int, float, int | None]:
+        """Return a fit with lower ψ, by one swap or one more feature, if there is one; else what is shown.
 
-    def _examine(self) -> tuple[Fit | None, int, int, float, int | None]:
-        """Add features to the best set and swap them.
-
-        Returns
-        -------
-        better : Fit or None
-            A fit with lower ψ, by one swap, or by one more feature where there is room.
-        examined, additions_examined : int
-            How many swaps and additions are shown not to give one, where there is none.
-        multiplier, addition : float, int or None
-            The largest gain of an addition, and its feature.
+        That is how many swaps and additions do not lower ψ, the largest gain of an addition, and its feature.
         """
-        fit = self.best
-        assert isinstance(fit, ExactFit)
+        fit = cast(ExactFit, self.best)
         outside = self._outside(fit)
         self._forget()
         if self._is_perfect():  # no set has a ψ below 0
@@ -315,11 +277,11 @@ class NonsmoothSearch(Search):
     def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Try swaps, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
-        places, rooms = self._droppable(fit), self._rooms(fit)
+        places, rooms = np.flatnonzero(self.problem.counts(fit.features)).tolist(), self._rooms(fit)
         enough = fit.psi - _LOWER_SHARE * fit.psi
         for column, j in enumerate(outside.tolist()):
             if j in larger:
-                least = larger[j].psi - larger[j].error + np.delete(larger[j].removal, self._place(larger[j], j))
+                least = larger[j].psi - larger[j].error + larger[j].removal[larger[j].features != j]
                 for row, i in enumerate(places):
                     if self.problem.costs is not None and self.problem.costs.cost[j] > rooms[row]:
                         continue
@@ -348,44 +310,30 @@ class NonsmoothSearch(Search):
         return max(_CLASS_REFITS // width - self.monitor.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
-        """Estimate gains by the envelope, unless all of them are computed exactly.
+        """Return places in `outside`, the most promising first, and what swaps gain (droppable by outside).
 
-        Returns
-        -------
-        order : ndarray of int
-            Places in `outside`, those first that gain much when they are added or swapped in.
-        gains : ndarray of shape (features that may be left out, outside.size)
-            What swaps gain.
+        Gains are estimated by the envelope, unless all of them are computed exactly.
         """
-        places = self._droppable(fit)
+        places = np.flatnonzero(self.problem.counts(fit.features)).tolist()
         if outside.size <= _ADDITION_REFITS and len(places) * outside.size <= _SWAP_REFITS:
             return np.arange(outside.size), np.zeros((len(places), outside.size))
         envelope = self._envelope(fit)
         estimates = [envelope.additions()[outside], *(envelope.gains(i)[outside] for i in places)]
         found = np.where(np.isfinite(estimates), estimates, -np.inf)
-        ranks = [
-            np.argsort(np.argsort(-one, kind="stable"))
-            for one in (found[0], np.max(found[1:], axis=0, initial=-np.inf))
-        ]
+        best = found[0], np.max(found[1:], axis=0, initial=-np.inf)
+        ranks = [np.argsort(np.argsort(-one, kind="stable")) for one in best]
         return np.argsort(np.minimum(*ranks), kind="stable"), found[1:]
 
     def _outside(self, fit: Fit) -> Features:
         """Return the features that count and are not in a fit."""
         return np.setdiff1d(self.problem.counted(np.arange(self.problem.n_features)), fit.features)
 
-    def _droppable(self, fit: Fit) -> list[int]:
-        """Return the places of the features of a fit that count."""
-        return np.flatnonzero(np.isin(fit.features, self.problem.unpenalized, invert=True)).tolist()
-
     def _rooms(self, fit: Fit) -> list[float]:
         """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
-        costs, places = self.problem.costs, self._droppable(fit)
+        costs, places = self.problem.costs, np.flatnonzero(self.problem.counts(fit.features)).tolist()
         if costs is None:
             return [math.inf] * len(places)
         return [costs.room(np.delete(fit.features, i).tolist()) for i in places]
-
-    def _place(self, fit: Fit, j: int) -> int:
-        return int(np.searchsorted(fit.features, j))
 
     def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
         """Return whether ψ is lower by more than rounding."""
@@ -393,11 +341,10 @@ class NonsmoothSearch(Search):
 
     def _envelope(self, fit: Fit) -> SwapEstimates:
         """Return second-order estimates of the envelope around a set."""
-        if self.smooth is None:
-            self.smooth = self._with_envelope(_ENVELOPE_WIDTHS[-1])
-        swaps = self.smooth.swaps
+        search = self._last_envelope()
+        swaps = search.swaps
         estimates = swaps.estimates(swaps.fitted(fit.features, fit if self.standardised is None else None))
-        self._count(self.smooth)
+        self._count(search)
         return estimates
 
     def _fitted_once(self, features: Features, near: Fit) -> ExactFit:
@@ -428,10 +375,7 @@ class NonsmoothSearch(Search):
 
     def _is_perfect(self) -> bool:
         """Return whether ψ is 0 up to rounding: no set of features gains more."""
-        return bool(self.best.psi <= 4 * self._rounding() <= self.resolution)
-
-    def _rounding(self) -> float:
-        return self.best.rounding if isinstance(self.best, ExactFit) else 0.0
+        return bool(self.best.psi <= 4 * getattr(self.best, "rounding", 0.0) <= self.resolution)
 
     @property
     def additions_total(self) -> int:

@@ -381,6 +381,7 @@ class Refits:
         return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
 
     def dense(self, features: Features) -> Matrix:
+        """Return the columns of these features side by side, of shape (n, m)."""
         n = self.objective.n_margins // self.objective.width
         return np.array([column.dense(n) for column in self.stored(features)]).T
 

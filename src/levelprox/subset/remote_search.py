@@ -210,8 +210,8 @@ class RemoteSearch(Search):
         self.monitor.check()
         features = problem.with_unpenalized(candidates[found.support])
         self.next = None if found.addition is None else int(candidates[found.addition])
-        exact = self.objective.loss.constant_curvature and found.exchanges.proved
-        return _point(features, problem.spread(candidates, found.x)), found.exchanges.total if exact else 0
+        exact = self.objective.loss.constant_curvature and found.swaps.proved
+        return _point(features, problem.spread(candidates, found.x)), found.swaps.total if exact else 0
 
     def _fitted(self, features: Features, near: RemoteFit) -> RemoteFit:
         """Minimise ψ over some features, where the data are, from the coefficients of another fit."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from levelprox._typing import Features, Vector
-from levelprox.exceptions import counted
+from levelprox.exceptions import counted, warn
 from levelprox.result import Status
 
 Phase = Literal["forward", "continuation", "exchanges", "proof"]
 
 
 @dataclass(frozen=True)
-class Exchanges:
+class Swaps:
     """Number of swaps of one feature for another that are shown not to lower ψ.
 
     Attributes
@@ -32,12 +32,14 @@ class Exchanges:
     --------
     >>> from levelprox import LinearModel, best_subset
     >>> model = LinearModel([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [3.0, 2.0, 1.0])
-    >>> swaps = best_subset(model, 2).exchanges
+    >>> swaps = best_subset(model, 2).swaps
     >>> swaps.examined, swaps.total
     (2, 2)
     >>> print(swaps)
     not improved by any of the 2 swaps of one feature for another
     """
+
+    stored_as: ClassVar[str] = "Exchanges"  # in files
 
     examined: int
     total: int
@@ -106,7 +108,7 @@ class SubsetCertificate:
         Largest allowed number of features.
     stationarity : float
         dist∞(0, ∂ψ) over the features of the fit, relative to the null fit; inf if a limit left no time for it.
-    exchanges : Exchanges
+    swaps : Swaps
         What is shown about swaps.
     multiplier : float
         Gain of one more feature: ψ(x) minus ψ refitted with the best single addition; nan if a limit ended the search
@@ -130,11 +132,13 @@ class SubsetCertificate:
     (2, 2, 2)
     """
 
+    stored_fields: ClassVar[dict[str, str]] = {"swaps": "exchanges"}  # in files
+
     psi: float
     n_nonzero: int
     k: int
     stationarity: float
-    exchanges: Exchanges
+    swaps: Swaps
     multiplier: float
     addition: int | None
     additions: Additions | None = None
@@ -143,13 +147,20 @@ class SubsetCertificate:
     addition_name: str | None = None
 
     @property
+    def exchanges(self) -> Swaps:
+        """Deprecated name of `swaps`."""
+        warn("SubsetCertificate.exchanges is deprecated: its name is swaps", DeprecationWarning)
+        return self.swaps
+
+    @property
     def examined(self) -> bool:
         """Whether there was time to compute the stationarity; where not, it is inf."""
         return not math.isinf(self.stationarity)
 
     def as_dict(self) -> dict[str, Any]:
         """Return every figure, for JSON."""
-        figures = {**asdict(self), "exchanges": {**asdict(self.exchanges), "proved": self.exchanges.proved}}
+        figures = {"exchanges" if name == "swaps" else name: one for name, one in asdict(self).items()}  # as in 0.1
+        figures["exchanges"]["proved"] = self.swaps.proved
         if self.additions is not None:
             figures["additions"]["proved"] = self.additions.proved
         return figures
@@ -163,7 +174,7 @@ class SubsetCertificate:
             return "nothing: the budget allows no further feature"
         name = f"feature {self.addition}" if self.addition_name is None else repr(self.addition_name)
         gain = "nothing" if self.addition is None else f"{self.multiplier:.6g}, {name}"
-        gain += " by local refits" if self.exchanges.local else ""
+        gain += " by local refits" if self.swaps.local else ""
         if self.additions is None or self.additions.proved:
             return gain
         return f"{gain} ({self.additions.examined} of {counted(self.additions.total, 'feature')} examined)"
@@ -174,7 +185,7 @@ class SubsetCertificate:
             ("features ≤ k", f"{self.n_nonzero} ≤ {self.k}"),
             *([] if self.budget is None else [("cost ≤ budget", f"{self.spent:.10g} ≤ {self.budget:.10g}")]),
             ("stationarity (scaled)", f"{self.stationarity:.2e}" if self.examined else "not known: there was no time"),
-            ("swaps", str(self.exchanges)),
+            ("swaps", str(self.swaps)),
             ("one more would gain", self.gain),
         ]
         width = max(len(name) for name, _ in rows)
@@ -247,7 +258,7 @@ class Subset:
         before.
     addition : int or None
         That feature; None if no addition gains.
-    exchanges : Exchanges
+    swaps : Swaps
         What is shown about swaps.
     stationarity : float
         dist∞(0, ∂ψ) over the features of the fit, relative to the null fit; for differentiable ψ the largest |∂ψ/∂x_j|.
@@ -278,13 +289,15 @@ class Subset:
     ([0, 1], [3.0, 2.0, 0.0], 'solved')
     """
 
+    stored_fields: ClassVar[dict[str, str]] = {"swaps": "exchanges"}  # in files
+
     x: Vector
     psi: float
     support: Features
     k: int
     multiplier: float
     addition: int | None
-    exchanges: Exchanges
+    swaps: Swaps
     stationarity: float
     status: Status
     message: str
@@ -302,10 +315,16 @@ class Subset:
         return self.status.success
 
     @property
+    def exchanges(self) -> Swaps:
+        """Deprecated name of `swaps`."""
+        warn("Subset.exchanges is deprecated: its name is swaps", DeprecationWarning)
+        return self.swaps
+
+    @property
     def certificate(self) -> SubsetCertificate:
         """What is shown of the set, in figures."""
-        shown = (self.exchanges, self.multiplier, self.addition, self.additions, self.spent, self.budget)
+        shown = (self.swaps, self.multiplier, self.addition, self.additions, self.spent, self.budget)
         return SubsetCertificate(self.psi, int(self.support.size), self.k, self.stationarity, *shown)
 
     def __repr__(self) -> str:
-        return f"Subset({self.status}: loss={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.exchanges})"
+        return f"Subset({self.status}: loss={self.psi:.6g}, {counted(self.support.size, 'feature')}, {self.swaps})"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
 from levelprox import _kernels
-from levelprox._typing import Features, Index, Mask, Matrix, Vector
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
@@ -18,7 +19,7 @@ from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns
-from levelprox.subset.fit import Fit, begun_at
+from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ROUGH_ACCURACY, Refits
@@ -68,9 +69,6 @@ class SecondOrder:
         self.n_grad = 0
         self._hessian_columns: dict[int, Vector] = {}
         self._own: Matrix | None = None
-        self._magnitudes: Vector | None = None
-        self._typical: Vector | None = None
-        self._column_noise: Vector | None = None
 
     def estimates(self, fit: Fit) -> SwapEstimates:
         """Return second-order estimates at a fit."""
@@ -82,17 +80,18 @@ class SecondOrder:
         basis = None
         if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
-        typical, outside = self._typical_curvature(), self.outside(fit)
-        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own, outside, typical, basis, self._noise())
+        figures = self.outside(fit), self._typical_curvature, basis, self._noise
+        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own, *figures)
         self.look_along(estimates, fit)
         return estimates
 
+    @cached_property
     def _noise(self) -> Vector | None:
-        """Return the relative error of products with each column, where columns are centred."""
-        if self._column_noise is None and isinstance(self.objective, LinearModel):
-            noise = self.objective.relative_column_noise()
-            self._column_noise = np.zeros(self.problem.n_features) if noise is None else noise
-        return self._column_noise
+        """The relative error of products with each column, where columns are centred."""
+        if not isinstance(self.objective, LinearModel):
+            return None
+        noise = self.objective.relative_column_noise()
+        return np.zeros(self.problem.n_features) if noise is None else noise
 
     def _in_basis(self, fit: Fit, cross: Matrix) -> tuple[Matrix, Matrix | None]:
         """Return A'∇²F v for an orthonormal basis v of the features of a fit, and their coordinates in it."""
@@ -128,21 +127,18 @@ class SecondOrder:
             signs = self.problem.must_be_nonnegative()[straight] & (estimates.gradient[straight, 0] >= 0)
             estimates.least_gain[straight] = np.where(signs | ~np.isfinite(gain), 0.0, np.maximum(gain, 0.0))
 
+    @cached_property
     def _typical_curvature(self) -> Vector | None:
-        """Return a typical curvature of ψ along each feature, for a loss whose curvature changes."""
+        """A typical curvature of ψ along each feature, for a loss whose curvature changes."""
         objective = self.objective
-        if not isinstance(objective, LinearModel) or objective.self_concordance == 0:
-            return None if objective.self_concordance else np.zeros(self.problem.n_features)
-        if self._typical is None:
-            self._typical = objective.typical_curvatures()
-        return self._typical
+        if objective.self_concordance == 0:
+            return np.zeros(self.problem.n_features)
+        return objective.typical_curvatures() if isinstance(objective, LinearModel) else None
 
-    @property
+    @cached_property
     def magnitudes(self) -> Vector:
         """By how much a coordinate of 1 changes a margin at most."""
-        if self._magnitudes is None:
-            self._magnitudes = self.objective.column_magnitudes()
-        return self._magnitudes
+        return self.objective.column_magnitudes()
 
     def outside(self, fit: Fit) -> Mask:
         """Return which features are not in a fit and have a column that is not zero."""
@@ -152,7 +148,7 @@ class SecondOrder:
         return outside
 
     def columns_of(self, fit: Fit) -> Matrix:
-        """The columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+        """Return the columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
         features, width = fit.features, self.problem.width
         changes = self.objective.self_concordance > 0 or width > 1
         if changes and self._whole_is_cheap(fit):
@@ -168,11 +164,8 @@ class SecondOrder:
             self.n_grad += missing.size
             new = self._cross(fit.margins, missing)
             self._hessian_columns.update(zip(missing.tolist(), new.T, strict=True))
-        return (
-            np.array([self._hessian_columns[j] for j in features.tolist()])
-            .reshape(features.size, self.problem.dimension)
-            .T
-        )
+        columns = np.array([self._hessian_columns[j] for j in features.tolist()])
+        return columns.reshape(features.size, self.problem.dimension).T
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
@@ -182,23 +175,21 @@ class SecondOrder:
         return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
 
     def _cross(self, margins: Vector, features: Features) -> Matrix:
-        """The columns of ∇²ψ that belong to some features."""
+        """Return the columns of ∇²ψ that belong to some features."""
         objective, count = self.objective, features.size * self.problem.width
         if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
-            return objective.cross_hessian_of(margins, self._moves(features), count, True)
+            return objective.cross_hessian_of(margins, self._timed(self.refits.columns.moves(features)), count, True)
         columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))
         return objective.cross_hessian_over(margins, self._timed(columns), features, True)
 
-    def _moves(self, features: Features) -> Iterator[Vector]:
-        """Columns of the data, with a check of the time before each: a product with all others follows."""
-        yield from self._timed(self.refits.columns.moves(features))
-
     def _timed(self, moves: Iterator[Vector]) -> Iterator[Vector]:
+        """Yield columns of the data, with a check of the time before each: a product with all others follows."""
         for move in moves:
             self.check_time()
             yield move
 
     def gradient(self, fit: Fit) -> Vector:
+        """Return ∇ψ at a fit, over all features."""
         self.check_time()
         self.n_grad += 1
         return self.objective.gradient_of(fit.margins)
@@ -220,7 +211,7 @@ class SetFits(SecondOrder):
         The null fit, or any other.
     null : NullFit
     tolerance : float
-        How well each set is fitted: on ‖∇ψ‖∞ over its features.
+        On ‖∇ψ‖∞ over the features of each set.
     how : SolverOptions
     prove : bool
         Whether to examine all swaps, however long that takes.
@@ -231,13 +222,10 @@ class SetFits(SecondOrder):
 
     Attributes
     ----------
-    best : Fit
-    rough : Fit
-        The best of the rough fits, to about three digits.
-    n_grad : int
-        Passes over all features.
-    n_refits : int
-        Fits over a few of them.
+    best, rough : Fit
+        The best fit, and the best of the rough fits, to about three digits.
+    n_grad, n_refits : int
+        Passes over all features, and fits over a few of them.
     monitor : Monitor
         Reports and limits; without any until another is set.
     newton : callable or None
@@ -410,16 +398,3 @@ class SetFits(SecondOrder):
 def coarser(new: Fit, fit: Fit) -> float:
     """Return by how much more rounding may change ψ of one fit than of another: large coefficients that cancel do."""
     return new.resolution - fit.resolution if new.resolution > fit.resolution else 0.0
-
-
-def known_as_arrays(known: dict[bytes, float]) -> tuple[Features, Index, Vector]:
-    """Return ψ of the sets that were tried as arrays: their features one after another, their sizes in bytes, ψ."""
-    lengths = np.array([len(one) for one in known], np.int64)
-    return np.frombuffer(b"".join(known), np.intp), lengths, np.array(list(known.values()), np.float64)
-
-
-def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float]:
-    """Return what `known_as_arrays` was given."""
-    features, lengths, values = arrays
-    ends, data = np.cumsum(lengths).tolist(), features.tobytes()
-    return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}

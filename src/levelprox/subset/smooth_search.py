@@ -41,11 +41,16 @@ from levelprox.problem import SubsetProblem
 from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
-from levelprox.subset.fit import Fit, lowest, sharpened
-from levelprox.subset.local_search import Answer, Search, best_by_continuation
+from levelprox.subset.fit import Fit, sharpened
+from levelprox.subset.local_search import (
+    Answer,
+    Search,
+    best_along_ray,
+    best_by_continuation,
+    to_the_last_digits,
+)
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
-from levelprox.subset.newton import last_digits
 from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
 from levelprox.subset.swap_bounds import costs
@@ -55,7 +60,6 @@ _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x ma
 _ATTAINED_RESOLUTIONS = 64  # or so many times the resolution of ψ
 _OPTIMAL_GAP_SHARE = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
 _TRIES_WHERE_EXPENSIVE = 2  # swaps that are tried for one that lowers ψ, where a refit takes long
-_RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 
 
 @dataclass(eq=False)
@@ -161,14 +165,18 @@ class SmoothSearch(Search):
             if self.may_end(swaps.best):
                 break
         if not self.may_end(swaps.best, last=True):
-            if not self._is_quick():
-                examined = self._examine_swaps() if self.k > 0 else 0
+            examined, addition = 0, None
+            while not self._is_quick() and (addition is None or self._takes_in(addition)):
+                if self.k > 0:
+                    self.monitor.enter("proof")
+                    examined = swaps.examined()
+                    while self._one_less_and_one_more() if self.moves is None else self.moves.by_several():
+                        examined = swaps.examined()
+                    swaps.finish()  # a lower ψ of the same set is not improved by these swaps either
                 addition = once(swaps.best_addition)
-                while self._takes_in(addition):
-                    examined, addition = self._examine_swaps(), once(swaps.best_addition)
-                self._examined, self._addition = examined, addition
+            self._examined, self._addition = examined, addition
             if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
-                swaps.best = self._to_the_last_digits(swaps.best)
+                swaps.best = to_the_last_digits(self.problem, swaps.best, self.null)
             else:
                 swaps.best = sharpened(swaps.refits, swaps.best)
         self.complete = True
@@ -190,22 +198,13 @@ class SmoothSearch(Search):
                 else:
                     yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
-            self.swaps.keep(self.monitor.once(lambda: self._along_its_ray(self.swaps.best, self.swaps.best)))
+            self.swaps.keep(self.monitor.once(lambda: best_along_ray(self.swaps, self.swaps.best, self.swaps.best)))
 
     def may_end(self, fit: Fit, last: bool = False) -> bool:
         """Return whether the caller ends the search with a set (`leave`)."""
         if self.leave is not None and not self._ended and not self.monitor.cut_short:
             self._ended = self.leave(self.problem.counted(fit.features), self.whole(fit), last)
         return self._ended
-
-    def _examine_swaps(self) -> int:
-        """Return how many swaps are shown not to lower ψ, after taking all that do."""
-        self.monitor.enter("proof")
-        examined = self.swaps.examined()
-        while self._one_less_and_one_more() if self.moves is None else self.moves.by_several():
-            examined = self.swaps.examined()
-        self.swaps.finish()  # a lower ψ of the same set is not improved by these swaps either
-        return examined
 
     def _takes_in(self, addition: Addition) -> bool:
         """Add one more feature if there is room for it and it gains more than rounding; return whether it was added."""
@@ -321,17 +320,7 @@ class SmoothSearch(Search):
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
         found = search.swaps.best
-        return self._along_its_ray(found, self.swaps.fitted(found.features, found))
-
-    def _along_its_ray(self, ray: Fit, best: Fit) -> Fit:
-        """Return the best fit over the same features from any point of a ray, where ψ may fall without end along it.
-
-        How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
-        """
-        size = 0.0 if self.objective.attained else float(np.median(np.abs(ray.margins)))
-        starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
-        fit = lowest([best, *map(self.swaps.downhill, starts)])
-        return best if fit is None or fit is best else self._along_its_ray(fit, fit)
+        return best_along_ray(self.swaps, found, self.swaps.fitted(found.features, found))
 
     def _completed(self, features: Features) -> Fit:
         """Return the fit over k features: the most useful of these, or these with the most useful others."""
@@ -354,22 +343,9 @@ class SmoothSearch(Search):
 
     def _answer(self) -> Answer:
         fit = self.swaps.best if self.complete else self.swaps.best_so_far()
-        note = "; these coefficients are not proved to be the best of these features"
-        note = "" if self._is_known_to_be_optimal(fit) else note
+        optimal = self._is_known_to_be_optimal(fit)
+        note = "" if optimal else "; these coefficients are not proved to be the best of these features"
         return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note)
-
-    def _to_the_last_digits(self, fit: Fit) -> Fit:
-        """Return the same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
-        part = self.problem.restrict(fit.features)
-        objective = cast(Model, part.objective)
-        if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
-            return fit
-        digits = last_digits(objective, fit.x)
-        # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
-        # have more digits than these.
-        if self.null.reported(objective, digits["x"], digits["psi"]) != digits["psi"]:
-            return fit
-        return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
 
     def _is_known_to_be_optimal(self, fit: Fit) -> bool:
         """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
@@ -387,9 +363,12 @@ class SmoothSearch(Search):
             return fit.psi, 0.0
         objective, problem, inside = self.reported_objective, self.problem, self.problem.spread(fit.features, fit.x)
         psi = self.null.reported(objective, x, objective.value_and_gradient(x)[0])
-        if isinstance(self.objective, ReducedModel):
-            return psi, _stationarity_over_data(self.objective, inside, fit.features, self.null)
-        return psi, relative_stationarity(problem, inside, fit.features, self.null)
+        if not isinstance(self.objective, ReducedModel):
+            return psi, relative_stationarity(problem, inside, fit.features, self.null)
+        standard, over = self.objective.standard, self.objective.over_columns  # the samples themselves
+        places = np.append(fit.features, standard.unpenalized).astype(np.intp)
+        null = replace(self.null, x=over(self.null.x))
+        return psi, relative_stationarity(SubsetProblem(standard, 0), over(inside), places, null)
 
     def _attains(self, fit: Fit, psi: float) -> bool:
         rounding = max(_ATTAINED_SHARE * abs(fit.psi), _ATTAINED_RESOLUTIONS * fit.resolution)
@@ -416,11 +395,3 @@ class SmoothSearch(Search):
 def is_found_by_models(problem: SubsetProblem) -> bool:
     """Return whether sets come from second-order models over all features."""
     return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)
-
-
-def _stationarity_over_data(objective: ReducedModel, x: Vector, features: Features, null: NullFit) -> float:
-    """Return the stationarity of a fit of a reduced model, from the samples themselves."""
-    standard = objective.standard
-    places = np.append(features, standard.unpenalized).astype(np.intp)
-    null = replace(null, x=objective.over_columns(null.x))
-    return relative_stationarity(SubsetProblem(standard, 0), objective.over_columns(x), places, null)

@@ -46,12 +46,12 @@ _STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones 
 
 
 def inverse_hessian(objective: Model, fit: Fit) -> Matrix:
-    """K, over the features of the fit; of those that depend on each other a pseudo-inverse."""
+    """Return K over the features of the fit; of those that depend on each other a pseudo-inverse."""
     return _inverse(_hessian(objective, fit), objective)
 
 
 def _hessian(objective: Model, fit: Fit) -> Matrix:
-    """H, over the features of the fit; ψ is of all features."""
+    """Return H over the features of the fit; ψ is of all features."""
     known = fit.hessian
     return objective.restrict(fit.features).hessian_of(fit.margins, True) if known is None else known
 
@@ -67,7 +67,7 @@ def _inverse(hessian: Matrix, objective: Model) -> Matrix:
 
 
 def _inverse_by_class(hessian: Matrix, width: int) -> Matrix:
-    """Where classes are fitted one by one, H is 0 between them: small inverses in place of a large one."""
+    """Return the inverse of H where classes are fitted one by one: H is 0 between them."""
     m, classes = hessian.shape[0] // width, np.arange(width)
     inverse = np.zeros((m, width, m, width))
     inverse[:, classes, :, classes] = _regularised_inverse(by_class(hessian, width))
@@ -75,7 +75,7 @@ def _inverse_by_class(hessian: Matrix, width: int) -> Matrix:
 
 
 def _pseudo_inverse(matrix: Matrix) -> Matrix:
-    """Of one symmetric matrix or several; of entries out of range, as where curvature underflows, of the others."""
+    """Return that of one symmetric matrix or several; entries out of range, as where curvature underflows, are 0."""
     try:
         return np.asarray(np.linalg.pinv(matrix, hermitian=True), np.float64)
     except np.linalg.LinAlgError:
@@ -97,7 +97,7 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
 
 
 def _contrasts(width: int) -> Matrix:
-    """An orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
+    """Return an orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
 
     In that direction H is zero, and a ridge would fill its inverse with numbers that drown all others.
     """
@@ -105,7 +105,7 @@ def _contrasts(width: int) -> Matrix:
 
 
 def _stiffness(K: Matrix) -> Matrix:
-    """The inverse of a block of K on its diagonal."""
+    """Return the inverse of a block of K on its diagonal."""
     if K.size == 1:
         return 1 / K if K[0, 0] > 0 else np.zeros((1, 1))
     return _pseudo_inverse(K)

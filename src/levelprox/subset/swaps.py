@@ -65,7 +65,7 @@ class SwapSearch(SetFits):
     def _after_swaps(self, begin: Fit) -> tuple[Fit, bool]:
         """Return the fit after those promising swaps that lower ψ, and whether there is no use in trying more."""
         fit, failures = begin, 0
-        for leaves, enters in self._promising(fit):
+        for leaves, enters in self._promising(fit, self.estimates(fit)):
             if leaves not in fit.features or enters in fit.features:
                 continue
             costs = self.problem.costs
@@ -93,24 +93,18 @@ class SwapSearch(SetFits):
         self.known[features.tobytes()] = fit.psi if new is None else new.psi
         return new if new is not None and self.lowers(new, fit) else None
 
-    def _promising(self, fit: Fit) -> list[tuple[int, int]]:
+    def _promising(self, fit: Fit, estimates: SwapEstimates) -> list[tuple[int, int]]:
         """Return the swaps (a feature of the fit, another) that gain by the estimates, the best first."""
-        estimates = self.estimates(fit)
         found: list[tuple[float, int, int]] = []
         for i in estimates.droppable:
             gain, affordable = estimates.gains(i), self.problem.affordable(fit.features, i)
             if affordable is not None:
                 gain[~affordable] = -np.inf
             most = min(TRIES, gain.size)
-            top, allowed = np.argpartition(gain, -most)[-most:], self._allowance(estimates, i, fit)
-            found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > allowed]
+            top = np.argpartition(gain, -most)[-most:]
+            least = self.threshold(fit) if self._estimates_are_exact() else -_PROMISING_SHARE * estimates.cost(i)
+            found += [(-float(gain[j]), int(fit.features[i]), int(j)) for j in top if gain[j] > least]
         return [(i, j) for _, i, j in sorted(found)]
-
-    def _allowance(self, estimates: SwapEstimates, i: int, fit: Fit) -> float:
-        """Return the least estimated gain of a swap that is tried."""
-        if self._estimates_are_exact():
-            return self.threshold(fit)
-        return -_PROMISING_SHARE * estimates.cost(i)
 
     def _estimates_are_exact(self) -> bool:
         return self.objective.self_concordance == 0 and not np.any(self.problem.must_be_nonnegative())
@@ -144,24 +138,38 @@ class SwapSearch(SetFits):
             return 0, None
         if self.is_convex and not fit.gap <= self.threshold(fit):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
-        shown, left = self._not_ruled_out(fit)
-        tries = _Tries(self, fit)
+        shown, left = self._not_ruled_out(fit, self.estimates(fit))
+        larger, costs, n_refits, added = fit, np.empty(0), 0, -1
         for tried, (i, j) in enumerate(left):
             self.monitor.done = tried / len(left)
-            if tries.n_refits >= self._most_tries(fit):
+            if n_refits >= self._most_tries(fit):
                 break
-            better, excluded = tries(i, j)
-            if better is not None:
-                return 0, better
-            shown += excluded
+            if j != added:  # first: this bounds what leaving out any i then costs
+                larger, costs = self._with(fit, j)
+                added, n_refits = j, n_refits + 1
+            stays = larger.features != fit.features[i]
+            if self.has_bounds() and larger.lower_bound + costs[~stays][0] >= fit.psi - self.threshold(fit):
+                shown += 1
+                continue
+            n_refits += 1
+            new = self.fitted_below(fit.psi, larger.features[stays], larger)
+            if new is not None and self.lowers(new, fit):
+                return 0, new
+            shown += new is None or self.excludes(new, fit)
         return shown, None
 
-    def _not_ruled_out(self, fit: Fit) -> tuple[int, list[tuple[int, int]]]:
+    def _with(self, fit: Fit, j: int) -> tuple[Fit, Vector]:
+        """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
+        larger = self.fitted(np.insert(fit.features, int(np.searchsorted(fit.features, j)), j), fit)
+        if not self.has_bounds():
+            return larger, np.zeros(larger.features.size)
+        return larger, least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
+
+    def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates) -> tuple[int, list[tuple[int, int]]]:
         """Return how many swaps a bound rules out, and the others, those with the largest estimated gains first.
 
         Swaps with the same newcomer j follow each other: it is then added only once.
         """
-        estimates, magnitudes = self.estimates(fit), self.magnitudes
         few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL_SWAPS
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
@@ -171,10 +179,8 @@ class SwapSearch(SetFits):
             newcomers = self.problem.n_features - fit.features.size
             if affordable is not None:
                 left, newcomers = left & affordable, int(np.count_nonzero(affordable))
-            if self._estimates_are_exact():
-                left = left & (estimates.exact_gains(i) > self.threshold(fit))
-            elif self.has_bounds():
-                left = left & (estimates.bounds(i, magnitudes, self.objective.self_concordance) > self.threshold(fit))
+            if (bounds := self.gain_bounds(estimates, i)) is not None:
+                left = left & (bounds > self.threshold(fit))
             ruled_out += newcomers - int(np.count_nonzero(left))
             j = np.flatnonzero(left)
             j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP_SWAPS]]
@@ -185,7 +191,16 @@ class SwapSearch(SetFits):
         order = np.lexsort((out, -gain, into, -best[into]))
         return ruled_out, list(zip(out[order].tolist(), into[order].tolist(), strict=True))
 
+    def gain_bounds(self, estimates: SwapEstimates, i: int) -> Vector | None:
+        """Return what swapping the i-th feature of a fit for each other gains at most; None: there are no bounds."""
+        if self._estimates_are_exact():
+            return estimates.exact_gains(i)
+        if not self.has_bounds():
+            return None
+        return estimates.bounds(i, self.magnitudes, self.objective.self_concordance)
+
     def has_bounds(self) -> bool:
+        """Return whether there are bounds on what swaps and additions gain."""
         one_sided = bool(np.any(self.problem.must_be_nonnegative()))
         return self.problem.width == 1 and not one_sided and math.isfinite(self.objective.self_concordance)
 
@@ -239,42 +254,3 @@ class SwapSearch(SetFits):
                 best = (gain, j)
             shown += self.excludes(larger, fit, max(best[0], 0.0))
         return Addition(*best, shown, total)
-
-
-class _Tries:
-    """Swaps of a fit, tried one after another.
-
-    Feature j is added first, which bounds what leaving out any i then costs; only where that is not enough, i is left
-    out.
-    """
-
-    def __init__(self, search: SwapSearch, fit: Fit) -> None:
-        self.search, self.fit, self.n_refits = search, fit, 0
-        self.taken_in: tuple[int, Fit, Vector] | None = None
-
-    def __call__(self, i: int, j: int) -> tuple[Fit | None, bool]:
-        """Return the fit with feature j for the i-th one if its ψ is lower, and whether it is shown not to be."""
-        search, fit = self.search, self.fit
-        larger, costs = self._with(j)
-        dropped = fit.features[i]
-        above = larger.lower_bound + costs[np.searchsorted(larger.features, dropped)] >= fit.psi - search.threshold(fit)
-        if above and search.has_bounds():
-            return None, True
-        self.n_refits += 1
-        new = search.fitted_below(fit.psi, larger.features[larger.features != dropped], larger)
-        if new is None:
-            return None, True
-        return (new, False) if search.lowers(new, fit) else (None, search.excludes(new, fit))
-
-    def _with(self, j: int) -> tuple[Fit, Vector]:
-        """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
-        if self.taken_in is None or self.taken_in[0] != j:
-            search = self.search
-            place = int(np.searchsorted(self.fit.features, j))
-            larger = search.fitted(np.insert(self.fit.features, place, j), self.fit)
-            self.n_refits += 1
-            costs = np.zeros(larger.features.size)
-            if search.has_bounds():
-                costs = least_costs(search.problem, larger, search.magnitudes, search.objective.self_concordance)
-            self.taken_in = j, larger, costs
-        return self.taken_in[1:]

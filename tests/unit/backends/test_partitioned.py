@@ -209,10 +209,10 @@ def test_at_most_k_features(name: str, seed: int) -> None:
     assert abs(a.multiplier - c.multiplier) <= 1e-6 * max(abs(c.multiplier), 1e-12)
     assert a.stationarity <= 1e-6
     if name == "squared":  # the model is ψ itself, so that swaps among the candidates are shown not to help
-        assert 0 < a.exchanges.examined <= a.exchanges.total
+        assert 0 < a.swaps.examined <= a.swaps.total
     else:
-        assert a.exchanges.examined == 0
-        assert "not examined" in str(a.exchanges)
+        assert a.swaps.examined == 0
+        assert "not examined" in str(a.swaps)
 
 
 @pytest.mark.parametrize("k", [2, 3])

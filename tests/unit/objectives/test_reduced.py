@@ -85,7 +85,7 @@ def test_answers_are_those_of_the_search_over_samples(case, k, as_before):
     new, old = best_subset(objective, k), as_before(objective, k)
     assert new.psi == pytest.approx(old.psi, rel=1e-11) and new.support.tolist() == old.support.tolist()
     assert np.allclose(new.x, old.x, rtol=1e-7, atol=1e-9 * np.max(np.abs(old.x)))
-    assert new.exchanges == old.exchanges and new.addition == old.addition and new.additions == old.additions
+    assert new.swaps == old.swaps and new.addition == old.addition and new.additions == old.additions
     assert new.multiplier == pytest.approx(old.multiplier, rel=1e-6, abs=1e-10) and new.status is old.status
     assert new.stationarity <= 1e-9
 

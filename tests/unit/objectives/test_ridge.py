@@ -125,7 +125,7 @@ def test_claims_hold_with_a_ridge(loss: str, seed: int) -> None:
     assert found.status.success
     assert found.psi == pytest.approx(case.psi(found.x.reshape(-1, case.width)), rel=1e-9, abs=1e-9 * abs(null))
     assert found.psi == pytest.approx(oracle.value(S), abs=tolerance)
-    if found.exchanges.proved:
+    if found.swaps.proved:
         swaps = [oracle.value(tuple(sorted({*S, j} - {i}))) for i in S for j in outside]
         assert found.psi <= min(swaps, default=np.inf) + tolerance
     gain = max([0.0, *(found.psi - oracle.value(tuple(sorted({*S, j}))) for j in outside)])

@@ -49,7 +49,7 @@ def test_a_fit_of_k_features_says_what_is_shown(cancer):
     assert "solved" in words
     assert "3 of at most 3 features" in words
     assert f"{certificate.psi:.6g}" in words
-    assert str(certificate.exchanges) in words
+    assert str(certificate.swaps) in words
     addition = f"'x{certificate.addition}', would lower the loss by {certificate.multiplier:.2g}"
     assert f"one more feature, {addition}" in words
     for j in model.selected_features_:

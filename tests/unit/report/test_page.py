@@ -127,7 +127,7 @@ def test_the_written_part_is_the_model_itself(regressor, plain):
         assert f"x{j}" in seen.texts["features"]
         assert f"{regressor.coef_[j]:#.4g}".replace("-", "−") in seen.texts["features"]
     assert "4 of at most 4 features" in seen.texts["facts"]
-    assert str(regressor.certificate_.exchanges) in seen.texts["facts"]
+    assert str(regressor.certificate_.swaps) in seen.texts["facts"]
     assert seen.texts["status"] == "solved"
     assert "squared loss · 442 samples × 10 features" in seen.said()
     assert [one["label"] for one in seen.data["fits"]] == [f"at most {k} feature{'s' * (k != 1)}" for k in range(5)]

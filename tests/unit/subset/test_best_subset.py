@@ -73,8 +73,8 @@ def test_proofs_are_true(loss):
     for seed in range(2):
         whole = table(loss, seed, n=50, d=6, size=0.5, intercept=True)
         found = solved(whole, 3, prove=True)
-        assert found.exchanges.proved and found.exchanges.total == found.support.size * (6 - found.support.size)
-        assert "any of the 9 swaps" in str(found.exchanges)
+        assert found.swaps.proved and found.swaps.total == found.support.size * (6 - found.support.size)
+        assert "any of the 9 swaps" in str(found.swaps)
         for i, j in itertools.product(found.support, set(range(6)) - {*found.support}):
             assert whole.psi({*found.support, j} - {i}) >= found.psi - 1e-8 * abs(found.psi)
 
@@ -93,7 +93,7 @@ def test_proofs_are_true_of_columns_that_are_almost_equal(seed):
     """To the digits that a gradient as small as tol leaves where columns are so near."""
     X, b = almost_equal(seed, 8e-6)
     found = best_subset(LinearModel(X, b), 3, prove=True)
-    assert found.exchanges.proved
+    assert found.swaps.proved
     inside = set(found.support.tolist())
     for i, j in itertools.product(inside, set(range(12)) - inside):
         columns = X[:, sorted({*inside, j} - {i})]
@@ -116,9 +116,9 @@ def test_fewer_tries_are_not_called_a_proof(monkeypatch):
     monkeypatch.setattr(swaps, "_TOP_SWAPS", 5)
     monkeypatch.setattr(swaps, "_REFIT_WORK", 0)
     found = solved(whole, 4)
-    assert 0 < found.exchanges.examined < found.exchanges.total == 64 and not found.exchanges.proved
-    assert f"any of the {found.exchanges.examined} examined of 64" in found.message
-    assert solved(whole, 4, prove=True).exchanges.proved
+    assert 0 < found.swaps.examined < found.swaps.total == 64 and not found.swaps.proved
+    assert f"any of the {found.swaps.examined} examined of 64" in found.message
+    assert solved(whole, 4, prove=True).swaps.proved
 
 
 def test_a_search_without_swaps_is_detected(monkeypatch):
@@ -215,7 +215,7 @@ def test_far_units_cost_nothing_and_prove_the_same(loss):
     for exponent in (-400, -100, -30, 30, 100, 400):
         X = whole.X * np.where(np.arange(7) % 2, 2.0**exponent, 1.0)
         found = solved(replace(whole, X=X, known={}), 3, prove=True)
-        assert np.array_equal(found.support, expected.support) and found.exchanges == expected.exchanges
+        assert np.array_equal(found.support, expected.support) and found.swaps == expected.swaps
         if loss != "multinomial":  # whose contrasts round
             # Columns in far units are standardised by powers of two, which rounds other products than those in units
             # of 1.

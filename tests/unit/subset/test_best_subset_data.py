@@ -22,11 +22,11 @@ from tests.support.subset_cases import LOSSES, Table, bits, check_subset, search
 def test_no_feature_and_all_features(loss):
     whole = table(loss, n=60, d=5, intercept=True)
     nothing = solved(whole, 0)
-    assert nothing.support.size == 0 and nothing.exchanges.total == 0 and nothing.exchanges.proved
+    assert nothing.support.size == 0 and nothing.swaps.total == 0 and nothing.swaps.proved
     assert nothing.psi == pytest.approx(whole.psi(()), rel=1e-9)
     for k in (5, 6, 10**6):
         everything = solved(whole, k)
-        assert everything.support.tolist() == list(range(5)) and everything.exchanges.proved
+        assert everything.support.tolist() == list(range(5)) and everything.swaps.proved
         assert everything.psi == pytest.approx(whole.psi(range(5)), rel=1e-9)
         assert everything.multiplier == 0 and everything.addition is None
 
@@ -89,7 +89,7 @@ def test_nearly_equal_columns_are_no_blind_spot(loss):
     found = check_subset(best_subset(whole.objective, 2, prove=True), whole.objective, 2)
     for i, j in itertools.product(found.support, set(range(10)) - {*found.support}):
         better = best_subset(whole.objective, 0, keep=sorted({*found.support.tolist(), j} - {i})).psi
-        assert better >= found.psi * (1 - 1e-8) or not found.exchanges.proved
+        assert better >= found.psi * (1 - 1e-8) or not found.swaps.proved
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -118,7 +118,7 @@ def test_perfect_fits_leave_nothing_to_gain():
     for k in (2, 3, 5):
         found = check_subset(best_subset(objective, k), objective, k)
         assert found.psi <= 1e-9 * found.psi + 1e-12 and {2, 5} <= set(found.support.tolist())
-        assert found.exchanges.proved and found.multiplier == 0
+        assert found.swaps.proved and found.multiplier == 0
 
 
 @pytest.mark.cpu_budget(3, "searches among fits without a minimiser")

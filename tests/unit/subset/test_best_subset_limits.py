@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from levelprox import Exchanges, LinearModel, Status, SubsetCertificate, SubsetRecord, best_subset, subset_path
+import levelprox
+from levelprox import LinearModel, Status, SubsetCertificate, SubsetRecord, Swaps, best_subset, subset_path
 from levelprox.driver import driver
 from levelprox.subset.monitor import Monitor
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
@@ -35,7 +36,7 @@ def wide(seed: int = 0, n: int = 80, d: int = 40) -> LinearModel:
 def test_any_start_leads_to_a_set_that_no_swap_improves(loss, start):
     whole = weighted(table(loss, n=80, d=8, intercept=True))
     found = solved(whole, 3, start=start, prove=True)
-    assert found.exchanges.proved and found.support.size == 3
+    assert found.swaps.proved and found.support.size == 3
     better = min(
         whole.psi({*found.support.tolist(), j} - {i})
         for i in found.support.tolist()
@@ -49,7 +50,7 @@ def test_the_best_set_is_a_fixed_point_and_costs_less():
     cold = best_subset(objective, 8)
     warm = best_subset(objective, 8, start=cold.support)
     assert np.array_equal(warm.support, cold.support) and warm.psi == pytest.approx(cold.psi, rel=1e-12)
-    assert warm.exchanges == cold.exchanges and warm.history[-1].step == 0
+    assert warm.swaps == cold.swaps and warm.history[-1].step == 0
     assert warm.n_refits < cold.n_refits / 2 and warm.n_grad < cold.n_grad / 2
 
 
@@ -83,7 +84,7 @@ def test_swaps_are_counted_and_limited():
         values.append(found.psi)
         assert found.history[-1].step <= most
         if most < taken:
-            assert found.status is Status.MAX_ITER and not found.success and found.exchanges.examined == 0
+            assert found.status is Status.MAX_ITER and not found.success and found.swaps.examined == 0
             assert (
                 f"Stopped after {most} swap{'' if most == 1 else 's'}, max_iter" in found.message
                 and "Raise max_iter" in found.message
@@ -211,26 +212,33 @@ def test_paths_take_the_same_limits():
 # --- what is shown
 
 
+def test_exchanges_are_the_deprecated_name_of_swaps():
+    found = solved(table("squared"), 3)
+    for one in (found, found.certificate):
+        with pytest.warns(DeprecationWarning, match="its name is swaps"):
+            assert one.exchanges == one.swaps
+    with pytest.warns(DeprecationWarning, match="it is levelprox.Swaps"):
+        assert levelprox.Exchanges is Swaps
+
+
 @pytest.mark.parametrize("loss", ["squared", "multinomial"])
 def test_certificates_have_every_figure(loss):
     found = solved(table(loss, intercept=True), 3)
     certificate = found.certificate
     assert isinstance(certificate, SubsetCertificate) and certificate.n_nonzero == 3 == certificate.k
-    for name in ("psi", "stationarity", "exchanges", "multiplier", "addition"):
+    for name in ("psi", "stationarity", "swaps", "multiplier", "addition"):
         assert getattr(certificate, name) == getattr(found, name)
     again = json.loads(json.dumps(certificate.as_dict()))
-    assert again["exchanges"] == {**asdict(found.exchanges), "proved": True}
+    assert again["exchanges"] == {**asdict(found.swaps), "proved": True}
     assert again["additions"] == {**asdict(found.additions), "proved": True}
-    assert {**again, "exchanges": None, "additions": None} == {
-        **asdict(certificate),
-        "exchanges": None,
-        "additions": None,
-    }
+    expected = {**asdict(certificate), "exchanges": None, "additions": None}
+    del expected["swaps"]
+    assert {**again, "exchanges": None, "additions": None} == expected
     text = str(certificate)
-    assert "3 ≤ 3" in text and f"{found.psi:.10g}" in text and str(found.exchanges) in text
+    assert "3 ≤ 3" in text and f"{found.psi:.10g}" in text and str(found.swaps) in text
     assert f"feature {found.addition}" in text
     assert len({line.index("  ") for line in text.splitlines()}) >= 1 and len(text.splitlines()) == 5
-    nothing = replace(certificate, addition=None, multiplier=0.0, exchanges=Exchanges(1, 2))
+    nothing = replace(certificate, addition=None, multiplier=0.0, swaps=Swaps(1, 2))
     assert "nothing" in str(nothing) and not nothing.as_dict()["exchanges"]["proved"]
 
 

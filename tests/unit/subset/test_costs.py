@@ -267,7 +267,7 @@ def test_a_search_is_resumed_with_the_same_bits(loss, tmp_path):
     state = Checkpoint(path, every=0)
     best_subset(model, feature_cost=cost, budget=8.0, callback=stops, checkpoint=state)
     again = best_subset(model, feature_cost=cost, budget=8.0, checkpoint=state, resume=True)
-    assert np.array_equal(again.x, whole.x) and again.exchanges == whole.exchanges
+    assert np.array_equal(again.x, whole.x) and again.swaps == whole.swaps
     with pytest.raises(Exception, match="budget"):
         best_subset(model, feature_cost=cost, budget=9.0, checkpoint=state, resume=True)
 
@@ -276,7 +276,7 @@ def test_several_classes():
     X, b, cost = regression(1)
     labels = np.digitize(b, [-1.5, 1.5])
     found = best_subset(MultinomialModel(X, labels), feature_cost=cost, budget=6.0)
-    assert costs_of(cost, 6.0).allows(found.support.tolist()) and found.exchanges.within_budget
+    assert costs_of(cost, 6.0).allows(found.support.tolist()) and found.swaps.within_budget
 
 
 def test_options_that_need_one_another():
@@ -379,8 +379,8 @@ class TestEstimators:
         claims = certify_model(back, X, y, prove=True)
         assert claims.hold and {"cost", "budget"} <= {claim.name for claim in claims.claims}
         shown = model.certificate_
-        swaps = replace(shown.exchanges, total=shown.exchanges.total + 1, examined=shown.exchanges.total + 1)
-        for lie in (replace(shown, spent=shown.spent / 2), replace(shown, exchanges=swaps)):
+        swaps = replace(shown.swaps, total=shown.swaps.total + 1, examined=shown.swaps.total + 1)
+        for lie in (replace(shown, spent=shown.spent / 2), replace(shown, swaps=swaps)):
             liar = copy.copy(model)
             liar.certificate_ = lie
             assert not certify_model(liar, X, y).hold
@@ -392,10 +392,10 @@ class TestEstimators:
         worse = SparseRegressor(feature_cost={**cost, X.columns[best]: 50.0}, budget=2.0).fit(X, y)
         worse.feature_cost_, worse.feature_cost = model.feature_cost_, model.feature_cost
         total = certified = Costs(model.feature_cost_, 2.0).count_swaps(*[worse.selected_features_] * 2)
-        shown = replace(worse.certificate_.exchanges, examined=certified, total=total)
+        shown = replace(worse.certificate_.swaps, examined=certified, total=total)
         worse.certificate_ = replace(
             worse.certificate_,
-            exchanges=shown,
+            swaps=shown,
             spent=Costs(model.feature_cost_, 2.0).spent(worse.selected_features_.tolist()),
         )
         claims = certify_model(worse, X, y, prove=True)

@@ -65,7 +65,7 @@ def test_no_claims_are_made_and_the_loss_is_about_the_best(options, monkeypatch)
     for k, psi in whole.items():
         found = found_in_fold(objective, k)
         assert found.psi <= psi + 0.01 * (null - psi)
-        assert found.exchanges.examined == 0 and found.status.success and found.stationarity <= 1e-6
+        assert found.swaps.examined == 0 and found.status.success and found.stationarity <= 1e-6
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -105,13 +105,13 @@ def test_estimates_are_those_of_swaps():
     newton, swaps = newton_of(objective), _swaps(objective)
     features = np.array([1, 4, 7, 12])
     at = newton.fitted(features, np.zeros((4, 4)), 1e-12)
-    estimates, exchange = newton.around(at, np.array([12])), swaps.estimates(swaps.fitted(features))
+    estimates, others = newton.around(at, np.array([12])), swaps.estimates(swaps.fitted(features))
     outside = estimates.outside
     assert outside.tolist() == [0, 2, 3, 5, 6, 8, 9, 10, 11]
-    np.testing.assert_allclose(estimates.additions(), exchange.additions()[outside], rtol=1e-4)
+    np.testing.assert_allclose(estimates.additions(), others.additions()[outside], rtol=1e-4)
     for i in range(3):
-        np.testing.assert_allclose(estimates.swaps()[i], exchange.gains(i)[outside], rtol=1e-4, atol=1e-8)
-        assert estimates.cost[i] == pytest.approx(exchange.cost(i), rel=1e-4)
+        np.testing.assert_allclose(estimates.swaps()[i], others.gains(i)[outside], rtol=1e-4, atol=1e-8)
+        assert estimates.cost[i] == pytest.approx(others.cost(i), rel=1e-4)
     assert estimates.cost[3] == np.inf and np.all(estimates.swaps()[3] == -np.inf)
 
 

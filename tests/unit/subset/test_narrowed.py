@@ -60,7 +60,7 @@ def test_no_claims_are_made_and_the_loss_is_about_the_best(loss, monkeypatch):
     for k, psi in whole.items():
         found = found_in_fold(objective, k)
         assert found.psi <= psi + 0.05 * (null - psi)
-        assert found.exchanges.examined == 0 and found.status.success
+        assert found.swaps.examined == 0 and found.status.success
 
 
 def test_more_features_than_the_first_candidates():

@@ -144,7 +144,7 @@ def test_the_best_of_all_sets_is_found(loss, k, seed):
     whole = kinked(loss, seed)
     found = fitted(whole, k)
     assert found.psi == pytest.approx(whole.best(k), rel=1e-9)
-    assert found.exchanges.proved and found.support.size == k
+    assert found.swaps.proved and found.support.size == k
     rest = [j for j in range(8) if j not in found.support]
     gain = found.psi - min(whole.psi([*found.support, j]) for j in rest)
     assert found.multiplier == pytest.approx(gain, rel=0.2, abs=1e-9) and found.multiplier <= gain + 1e-9
@@ -169,7 +169,7 @@ def test_weights_signs_kept_features_and_no_intercept(loss, special):
 def test_proofs_are_true(loss):
     whole = kinked(loss, 3, n=20, d=12)
     some, every = fitted(whole, 3), fitted(whole, 3, prove=True)
-    assert 20 <= some.exchanges.examined <= some.exchanges.total == 27 and every.exchanges.proved
+    assert 20 <= some.swaps.examined <= some.swaps.total == 27 and every.swaps.proved
     for i, j in itertools.product(every.support, set(range(12)) - {*every.support.tolist()}):
         assert whole.psi({*every.support.tolist(), j} - {i}) >= every.psi * (1 - 1e-9)
 
@@ -181,7 +181,7 @@ def test_no_feature_and_all_features(loss):
     assert nothing.support.size == 0 and nothing.multiplier > 0 and nothing.addition is not None
     for k in (4, 9):
         everything = fitted(whole, k)
-        assert everything.multiplier == 0 and everything.exchanges.proved
+        assert everything.multiplier == 0 and everything.swaps.proved
         assert everything.psi == pytest.approx(whole.psi(range(4)), rel=1e-9)
 
 
@@ -198,7 +198,7 @@ def test_perfect_fits_leave_nothing_to_gain():
     X = np.random.default_rng(0).standard_normal((30, 12))
     for b, loss in ((X[:, [2, 5]] @ [1.0, -2.0], "absolute"), (np.sign(X[:, 2] - 2 * X[:, 5]), "hinge")):
         found = searched(LinearModel(X, b, loss), 3)
-        assert {2, 5} <= set(found.support.tolist()) and found.psi <= 1e-12 and found.exchanges.proved
+        assert {2, 5} <= set(found.support.tolist()) and found.psi <= 1e-12 and found.swaps.proved
         assert found.status is Status.SOLVED and found.multiplier == 0
 
 

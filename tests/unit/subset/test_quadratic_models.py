@@ -37,7 +37,7 @@ def test_no_answer_is_worse_than_without_models(loss, k, monkeypatch):
         monkeypatch.setattr(search, "has_parabolas", lambda problem: False)
         old = best_subset(objective, k)
         monkeypatch.undo()
-        assert new.psi <= old.psi + 1e-9 * abs(old.psi) and new.exchanges.proved and new.status is old.status
+        assert new.psi <= old.psi + 1e-9 * abs(old.psi) and new.swaps.proved and new.status is old.status
 
 
 def test_models_are_for_convex_losses_with_many_samples_and_no_signs():
@@ -57,7 +57,7 @@ def test_the_answer_at_k_does_not_depend_on_what_earlier_searches_left():
     assert shared(problem_of(first)).models is not None
     for k in (3, 4):
         one, other = best_subset(first, k), best_subset(second, k)
-        assert one.x.tobytes() == other.x.tobytes() and one.exchanges == other.exchanges
+        assert one.x.tobytes() == other.x.tobytes() and one.swaps == other.swaps
 
 
 def test_separable_data_end(recwarn):

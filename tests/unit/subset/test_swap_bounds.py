@@ -25,12 +25,12 @@ SQUARED = {
 }
 
 
-def exchange_at(whole: Table, features) -> SwapEstimates:
+def estimates_at(whole: Table, features) -> SwapEstimates:
     problem, fit = whole.problem, whole.fit(features)
-    return exchange_with(problem, fit, problem.objective.gradient_of(fit.margins))
+    return estimates_with(problem, fit, problem.objective.gradient_of(fit.margins))
 
 
-def exchange_with(problem, fit, gradient) -> SwapEstimates:
+def estimates_with(problem, fit, gradient) -> SwapEstimates:
     objective = problem.objective
     cross = objective.cross_hessian_of(fit.margins, Columns(objective).moves(fit.features), fit.x.size, True)
     return SwapEstimates(problem, fit, gradient, cross, objective.feature_hessians_of(fit.margins))
@@ -49,21 +49,21 @@ def true_changes(whole: Table, features):
 
 def check_estimates(whole: Table, features, tolerance: float) -> None:
     """All estimates against refits, to within a part of the largest of their kind."""
-    exchange, (cost, addition, gain) = exchange_at(whole, features), true_changes(whole, features)
-    place = {int(feature): i for i, feature in enumerate(exchange.fit.features)}
-    assert sorted(exchange.fit.features[exchange.droppable]) == sorted(cost)
-    all_costs, additions = costs(whole.problem, exchange.fit), exchange.additions()
-    assert np.all(np.isinf(np.delete(all_costs, exchange.droppable)))
-    assert np.all(additions[exchange.fit.features] == -np.inf)
+    estimates, (cost, addition, gain) = estimates_at(whole, features), true_changes(whole, features)
+    place = {int(feature): i for i, feature in enumerate(estimates.fit.features)}
+    assert sorted(estimates.fit.features[estimates.droppable]) == sorted(cost)
+    all_costs, additions = costs(whole.problem, estimates.fit), estimates.additions()
+    assert np.all(np.isinf(np.delete(all_costs, estimates.droppable)))
+    assert np.all(additions[estimates.fit.features] == -np.inf)
     largest_cost, largest_addition = max(cost.values()), max(addition.values())
     for i, expected in cost.items():
-        assert exchange.cost(place[i]) == pytest.approx(expected, abs=tolerance * largest_cost)
-        assert all_costs[place[i]] == pytest.approx(exchange.cost(place[i]), rel=1e-9, abs=1e-15)
+        assert estimates.cost(place[i]) == pytest.approx(expected, abs=tolerance * largest_cost)
+        assert all_costs[place[i]] == pytest.approx(estimates.cost(place[i]), rel=1e-9, abs=1e-15)
     for j, expected in addition.items():
         assert additions[j] == pytest.approx(expected, abs=tolerance * largest_addition)
     for i in cost:
-        gains = exchange.gains(place[i])
-        assert np.all(gains[exchange.fit.features] == -np.inf)
+        gains = estimates.gains(place[i])
+        assert np.all(gains[estimates.fit.features] == -np.inf)
         for j in addition:
             assert gains[j] == pytest.approx(gain[i, j], abs=tolerance * (largest_cost + largest_addition))
 
@@ -89,23 +89,23 @@ def test_estimates_with_weights_and_offsets_of_classes():
 def test_a_copy_of_a_column_gains_nothing_and_costs_nothing_to_swap():
     whole = table(d=6)
     twins = Table(np.column_stack([whole.X, whole.X[:, 0], np.zeros(60), np.ones(60)]), whole.b, intercept=True)
-    exchange = exchange_at(twins, (0, 1))
-    additions = exchange.additions()
+    estimates = estimates_at(twins, (0, 1))
+    additions = estimates.additions()
     assert np.all(
         np.abs(additions[[6, 8]]) <= 1e-15 * np.max(additions)
     )  # spanned already, the one by a feature, the other by the intercept
     assert additions[7] == -np.inf  # no feature to add
-    assert exchange.gains(0)[6] == pytest.approx(0, abs=1e-9)
-    assert np.all(exchange.bounds(0, twins.objective.column_magnitudes(), 0.0)[[6, 8]] == np.inf)
+    assert estimates.gains(0)[6] == pytest.approx(0, abs=1e-9)
+    assert np.all(estimates.bounds(0, twins.objective.column_magnitudes(), 0.0)[[6, 8]] == np.inf)
 
 
 def test_signs_leave_what_falls_the_wrong_way():
     whole = table(d=6)
     problem, fit = whole.problem, whole.fit((3,))
     gradient = problem.objective.gradient_of(fit.margins)
-    free = exchange_with(problem, fit, gradient).additions()
+    free = estimates_with(problem, fit, gradient).additions()
     one_sided = type(problem)(problem.objective, problem.constraint, 1.5, None, True)
-    held = exchange_with(one_sided, fit, gradient).additions()
+    held = estimates_with(one_sided, fit, gradient).additions()
     upward = gradient < 0
     assert np.array_equal(held[upward], free[upward]) and np.any(held[~upward] < free[~upward])
     assert np.all(held[~upward & (free > -np.inf)] == 0)
@@ -120,14 +120,14 @@ def self_concordance(whole: Table) -> float:
 
 def check_bounds(whole: Table, features, factor: float = 1.0) -> int:
     """No swap gains more than its bound says; how many bounds say anything."""
-    exchange, (_, _, gain) = exchange_at(whole, features), true_changes(whole, features)
+    estimates, (_, _, gain) = estimates_at(whole, features), true_changes(whole, features)
     magnitudes, slack = whole.objective.column_magnitudes(), 1e-9 * abs(whole.psi(features))
     told = 0
-    for i in exchange.droppable:
-        bounds = exchange.bounds(i, magnitudes, self_concordance(whole))
-        assert np.all(bounds[exchange.fit.features] == -np.inf)
-        for j in np.flatnonzero(exchange.outside):
-            true = gain[int(exchange.fit.features[i]), int(j)]
+    for i in estimates.droppable:
+        bounds = estimates.bounds(i, magnitudes, self_concordance(whole))
+        assert np.all(bounds[estimates.fit.features] == -np.inf)
+        for j in np.flatnonzero(estimates.outside):
+            true = gain[int(estimates.fit.features[i]), int(j)]
             bound = factor * bounds[j] if bounds[j] > 0 else bounds[j] / factor
             assert true <= bound + slack, (i, j, true, bounds[j])
         told += int(np.count_nonzero(np.isfinite(bounds)))
