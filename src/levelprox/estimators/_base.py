@@ -1,4 +1,4 @@
-"""What all estimators share: reading X and y, fitting under one or several budgets, margins and mean losses."""
+"""Base class of all estimators: reading X and y, fitting under one or several budgets, margins and mean losses."""
 
 from __future__ import annotations
 

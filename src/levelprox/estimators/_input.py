@@ -1,6 +1,6 @@
 """Checks of X and y, with errors that name the row, column or entry.
 
-Conversions are scikit-learn's, and so are its errors; here they learn where the culprit is.
+Conversions are scikit-learn's, and so are its errors; with the position of the invalid entry added.
 """
 
 from __future__ import annotations

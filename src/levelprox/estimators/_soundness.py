@@ -1,4 +1,4 @@
-"""Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
+"""Consistency checks of a fitted model, which a model from a file must pass.
 
 Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
 certificate's figures are numbers and say the same as multiplier_ and status_. What depends on the data is checked by

@@ -1,4 +1,4 @@
-"""partial_fit: a model kept up to date from batches, standardised by the moments of all rows seen so far."""
+"""partial_fit: a model updated from batches, standardised by the moments of all rows seen so far."""
 
 from __future__ import annotations
 

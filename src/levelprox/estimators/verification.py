@@ -1,4 +1,4 @@
-"""Whether what a fitted model claims of itself holds: all of it recomputed from data that are brought along.
+"""Verify the claims of a fitted model: all are recomputed from given data.
 
 Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
 intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are recomputed:
