@@ -1,7 +1,8 @@
 """ridge="auto": no ridge where the data determine the coefficients of the chosen features, a small one where not.
 
-Where the chosen features separate the classes, or some samples of them, the logistic loss falls as coefficients grow,
-and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is then
+Where the chosen features separate the classes, or some samples of them, the logistic loss decreases as coefficients
+grow, and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is
+then
 
     mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 4
 

@@ -1,4 +1,4 @@
-"""Around a fit: callbacks, progress, warnings, time limits, and methods that are not always available.
+"""Decorators of a fit: callbacks, progress, warnings, time limits, and methods that are not always available.
 
 Callbacks of scikit-learn (`set_callbacks`, since version 1.9) see a fit as a task whose subtasks are its steps. Where
 the budget is chosen it has two subtasks: the search, whose subtasks are folds or fits, and the fit of all data. The

@@ -1,4 +1,4 @@
-"""Recompute what a fit of at most k features claims: every figure of its `SubsetCertificate`.
+"""Recompute the claims of a fit with at most k features: every figure of its `SubsetCertificate`.
 
 The claim that no further feature gains more is recomputed by refits: of all features outside the model, or, where that
 is much work, of those with the largest gradients relative to the size of their columns. How many were refitted is part

@@ -1,4 +1,4 @@
-"""A model kept up to date from batches, with at most k features after every batch.
+"""A model updated from batches, with at most k features after every batch.
 
 A batch of weight m with the loss ψ_B is combined with a model of the previous batches (`batch_problem.py`): x becomes
 
