@@ -17,6 +17,8 @@ from levelprox.exceptions import BackendError, InvalidInputError, LevelproxError
 Graph = dict[Any, Any]
 
 _POLL_SECONDS = 2.0  # between two checks whether workers are still active
+_IDLE_PATIENCE = 10  # times `Cluster.patience`: how long workers may do nothing, as while large data are sent to them
+_BUSY_STATES = ("executing", "long-running", "ready", "fetch", "flight")  # of tasks on a worker
 
 
 class ChunkError(Exception):
@@ -149,13 +151,15 @@ class Cluster:
                 ) from None
             return answered, active
         now, workers = time.monotonic(), known["workers"].values()
-        if any(one["status"] != "paused" or one["metrics"].get("executing", 1) for one in workers):
+        if any(map(_is_busy, workers)):
             return now, now
-        if now - active > self.patience:
-            what = (
-                f"all {len(workers)} workers have paused, their memory being full" if workers else "no worker is left"
-            )
-            raise BackendError(f"{what}, and for {self.patience:g} s that has not changed")
+        if all(one["status"] == "paused" for one in workers):
+            what, limit = f"all {len(workers)} workers have paused, their memory being full", self.patience
+            what = what if workers else "no worker is left"
+        else:
+            what, limit = f"none of {len(workers)} workers has a task to work on", _IDLE_PATIENCE * self.patience
+        if now - active > limit:
+            raise BackendError(f"{what}, and for {limit:g} s that has not changed")
         return now, active
 
     def _explain(self, error: Exception, chunks: Sequence[Any]) -> NoReturn:
@@ -201,6 +205,14 @@ class Cluster:
 
 #: Results that an executor keeps stand for themselves among the arguments of later tasks.
 Executor = Threads | Cluster
+
+
+def _is_busy(worker: Any) -> bool:
+    """Return whether a worker computes or fetches something; True if its metrics do not say."""
+    counts = worker["metrics"].get("task_counts")
+    if counts is None:  # of older versions of distributed
+        return bool(worker["metrics"].get("executing", 1))
+    return any(counts.get(state) for state in _BUSY_STATES)
 
 
 def executor_for(client: Any = None) -> Executor:

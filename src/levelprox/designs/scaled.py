@@ -16,6 +16,7 @@ Entry (j, k) of that loses the digits of |c_j c_k| / (s_j s_k). A column with a 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import numpy as np
@@ -202,8 +203,15 @@ class ScaledDesign(Design):
         return values if self.scale_ is None else values / self.scale_
 
     def _over(self, base: Design, chosen: Index) -> ScaledDesign:
-        center = None if self.center_ is None else self.center_[chosen]
-        return ScaledDesign(base, center, None if self.scale_ is None else self.scale_[chosen])
+        """Return some columns of A; c and s were checked."""
+        part = copy.copy(self)
+        part.base, part.shape, part.dtype, part.nbytes = base, base.shape, base.dtype, base.nbytes
+        for name in ("center_", "scale_"):
+            whole = getattr(self, name)
+            if whole is not None:
+                setattr(part, name, whole[chosen])
+                part.nbytes += part.shape[1] * whole.itemsize
+        return part
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
         if self.center_ is not None and self._is_dense:
