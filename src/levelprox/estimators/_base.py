@@ -18,6 +18,7 @@ from levelprox._validation import positive
 from levelprox.backends import RemoteObjective
 from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
+from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._budget_fits import FitPathMixin
 from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute, observing
@@ -34,7 +35,7 @@ from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Loss
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
-from levelprox.online.stream import Stream
+from levelprox.online.stream import BatchUpdate, Stream
 from levelprox.result import Status
 from levelprox.subset.result import with_name
 
@@ -303,7 +304,7 @@ class SingleBudgetMixin(SparseLinearModel):
         if scale is not None and before[1] is not None and stream.x is not None:
             shift = None if center is None else (center - before[0]) / before[1]
             stream.rescale(scale / before[1], shift)
-        x = stream.step(model, float(design.shape[0] if weight is None else weight.sum()))
+        x = drive(BatchUpdate(stream), (model, float(design.shape[0] if weight is None else weight.sum())))
         self._set_coefficients(*standardization.outside(x))
         self._stream = stream, moments, settings
         self.scale_ = standardization.scale
