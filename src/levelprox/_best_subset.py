@@ -1,4 +1,4 @@
-"""At most k features: min ψ(x) over all x with at most k nonzero features.
+"""best_subset(): min ψ(x) over all x with at most k nonzero features.
 
 The result is a set that no swap improves, as far as `Swaps` shows it.
 `levelprox.subset` has the searches: `SmoothSearch`, `NonsmoothSearch` and `RemoteSearch`.

@@ -175,7 +175,7 @@ def test_numbers_are_never_altered_for_a_spreadsheet(files, run, tmp_path):
 
 def test_info_of_data(files, run):
     code, out, _ = run("info", files / "cancer.csv")
-    assert code == 0 and "mean radius: Float64" in out and "task: classification" in out
+    assert code == 0 and "mean radius: Float64" in out and "looks like: classification" in out
     code, out, _ = run("info", files / "cancer.svm", "--json")
     found = json.loads(out)
     assert (found["n_samples"], found["n_features"], found["target"]["counts"]) == (569, 30, {"-1": 212, "1": 357})

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from levelprox import CVDisplay, SparseClassifier, SparseClassifierCV, SparseRegressorCV, exceptions
 from levelprox.backends import source_of
 from levelprox.backends.partition import Form
-from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._budget_fits import Scored
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._ranking import score_results
 from levelprox.exceptions import InvalidInputError

@@ -176,7 +176,7 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
         y = np.digitize(X[:, 0] / X[:, 0].std(), [-0.5, 0.5])
     model = SparseClassifier(n_features=2, **given)
     model.n_features_in_ = X.shape[1]
-    task = model._task(model._prepare(Samples(*model._read(X, y), None, {})), Budget(features=2))
+    task = Task.of(model, model._prepare(Samples(*model._read(X, y), None, {})), Budget(features=2))
     inside = task.with_kept(np.array([0, 2]))
     own = (inside[:, None] * task.standardization.width + np.arange(task.standardization.width)).ravel()
     for ridge, x in each_ridge(task, np.array([0, 2])):

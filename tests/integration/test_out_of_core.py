@@ -479,7 +479,7 @@ def test_a_file_that_changes_while_it_is_used(tmp_path, how):
                 path.unlink()
                 np.save(path, X[::-1])
 
-    source._samples.progress = change
+    model.source.progress = change
     with pytest.raises(BackendError, match=r"X\.npy: the file") as caught:
         solve(Problem(model, constraint, 3.5 * constraint.cap))
     assert caught.value.result is None or np.all(np.isfinite(caught.value.result.x))

@@ -28,7 +28,7 @@ from levelprox.designs._base import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import restricted as restriction
 from levelprox.objectives import multinomial
-from levelprox.subset import multiclass_refit as class_refit
+from levelprox.subset.newton import class_fit
 from tests.support.input_cases import WAYS, samples
 
 N, D = 60, 8
@@ -239,7 +239,7 @@ def test_many_separated_classes_take_few_newton_steps(monkeypatch):
 
     monkeypatch.setattr(MultinomialModel, "hessian_of", counted)
     objective = MultinomialModel(A, y)
-    x, *_ = class_refit.class_fit(objective, A, np.array([30]), np.zeros(objective.dimension), 1e-13)
+    x, *_ = class_fit(objective, A, np.array([30]), np.zeros(objective.dimension), 1e-13)
     assert objective.value_and_gradient(x)[0] <= 1e-16 * math.log(40) and next(calls) <= 5
 
 

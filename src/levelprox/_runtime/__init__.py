@@ -1,1 +1,1 @@
-"""Threads, time limits and rounding: what every layer uses of the machine."""
+"""Threads, time limits and rounding, used by every layer."""

@@ -1,4 +1,4 @@
-"""The time limit of what runs in this thread.
+"""The time limit of the current thread.
 
 A limit is enforced in two ways. Loops check `seconds_left` between two steps and end in order. Where a single step
 takes longer than a grace period beyond the limit, compiled code raises `TimeLimitError` in the middle of it

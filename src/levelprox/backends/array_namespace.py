@@ -1,4 +1,4 @@
-"""What torch and cupy call differently, and the one place where arrays cross between a device and the host.
+"""Differences between torch and cupy, and the only place where arrays are transferred between a device and the host.
 
 Most names are the same in both and in numpy (`xp`); the few others are here. Everything that crosses is counted.
 """

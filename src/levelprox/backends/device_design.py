@@ -1,4 +1,4 @@
-"""X on a device: a tensor of torch or an array of cupy, dense or CSR, read where it lies and never copied.
+"""X on a device: a tensor of torch or an array of cupy, dense or CSR, read in place and never copied.
 
     A = (X − 1c') diag(1/s), and a column of ones where there is an intercept
 

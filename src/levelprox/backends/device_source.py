@@ -1,4 +1,4 @@
-"""Samples on a device: X, targets, weights and offsets, checked where they are, and losses as functions of margins."""
+"""Samples on a device: X, targets, weights and offsets, checked on the device, and losses as functions of margins."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ class Losses:
         return self.weighted(self.loss.heights(self.xp, z, self.target)).sum(axis=0)
 
     def weighted(self, values: Any) -> Any:
-        """Return values times weights; samples without weight are 0, whatever their loss."""
+        """Return values times weights; samples without weight are 0."""
         if self.weight is None:
             return values
         s = self.weight if values.ndim == 1 else self.weight[:, None]

@@ -1,4 +1,4 @@
-"""ψ of samples on a device: X, targets and weights stay there, and so does everything that is as long as they are.
+"""ψ of samples on a device: X, targets, weights and all arrays of n entries stay there.
 
 Results have the size of W, except for one gradient over all features in each full gradient pass; `query.py` says what
 is sent when. Each query is one transfer there, of its points, and one back, of all its results.

@@ -1,4 +1,4 @@
-"""Some of the samples, the model that they are, and what must be known of all samples before they are a model.
+"""A partition of the samples, its model, and the statistics of all samples that the model needs.
 
 A `Partition` is some rows of X with their targets and weights, in memory. All of them together are a
 `PartitionedSource` (`partitioned.py`). `Statistics` are sums over partitions; X is checked on the way, and an error

@@ -1,4 +1,4 @@
-"""The KKT certificate of a point, recomputed from the data and trusting no solver.
+"""The KKT certificate of a point, recomputed from the data, independently of the solver.
 
 x is a KKT point of min ψ s.t. g ≤ η when there is a multiplier y ≥ 0 with
 

@@ -1,7 +1,7 @@
-"""Degenerate levels, at which the multiplier may explode.
+"""Degenerate levels, at which the multiplier may be unbounded.
 
 Where φ reaches its cap, points with some coordinates saturated (φ' = 0) and the others 0 have 0 ∈ ∂g: MFCQ fails
-there. They lie on the level η when η is a sum of cap·ω_j over some coordinates; without weights, a whole number of
+there. They are on the level η if η is a sum of cap·ω_j over some coordinates; without weights, a whole number of
 caps.
 """
 

@@ -1,4 +1,4 @@
-"""The fit without any feature that counts: where runs start and scales are measured."""
+"""The null model: the fit without penalized features, where runs start and scales are measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 @dataclass(frozen=True, eq=False)
 class NullFit:
-    """The fit without any feature that counts: where scales are measured.
+    """The fit without penalized features, where scales are measured.
 
     Attributes
     ----------

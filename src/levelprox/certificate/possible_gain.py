@@ -1,4 +1,4 @@
-"""By how much ψ can still be lowered near x within the level, at most.
+"""An upper bound of the decrease of ψ by feasible moves near x.
 
 With residuals ρ = ∇ψ + y ∂g, y ≥ 0 and slack s = η − g(x), every move d with g(x + d) ≤ η has
 

@@ -1,4 +1,4 @@
-"""X as a NumPy array, read where it lies.
+"""X as a NumPy array, read in place.
 
 C and Fortran order are used in place, read-only arrays and memory maps included. Any other layout
 (strided or reversed views, unaligned memory) is copied once, to C order.

@@ -1,4 +1,4 @@
-"""What a run is a function of, as text that can be compared: the problem and the options that decide its bits.
+"""The identity of a run as text: the problem and the options that determine its bits.
 
 Data are compared by their fingerprint, targets, weights and offsets included, and by ψ and ∇ψ at one point to the last
 bit: that depends on how they are stored, on the loss, and on a function that has no data.

@@ -1,7 +1,8 @@
 """ridge="auto": no ridge where the data determine the coefficients of the chosen features, a small one where not.
 
-Where the chosen features separate the classes, or some samples of them, the logistic loss falls as coefficients grow,
-and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is then
+Where the chosen features separate the classes, or some samples of them, the logistic loss decreases as coefficients
+grow, and has no minimiser. Where they nearly do, it has one far out that predicts other samples badly. The ridge is
+then
 
     mean loss + λ ‖s ∘ coef‖²,      λ = 10^(−j/2) / (2 n),      j = 0, 1, …, 4
 
@@ -146,7 +147,8 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
             before = None if before is None else Point(before.x[kept], before.inverse[np.ix_(kept, kept)])
         after = Point(x, _inverse(hessian))
         if before is not None:
-            mean, square = _fall(objective, before, after, 2 * largest)
+            assert isinstance(objective, RemoteObjective | Model)
+            mean, square = objective.left_out_fall(before, after, 2 * largest)
             if not mean > CLEARLY * math.sqrt(max(square - mean**2, 0.0) * 2 * largest):
                 break
         chosen, before = factor * largest, after
@@ -195,11 +197,6 @@ def _inverse(hessian: Matrix) -> Matrix:
     values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
     root = unit[:, None] * vectors[:, values > _SINGULAR] / np.sqrt(values[values > _SINGULAR])
     return np.asarray(root @ root.T, np.float64)
-
-
-def _fall(objective: Curved, before: Point, after: Point, unit: float) -> Vector:
-    assert isinstance(objective, RemoteObjective | Model)
-    return objective.left_out_fall(before, after, unit)
 
 
 def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:

@@ -1,61 +1,59 @@
-"""What all estimators share: reading X and y, fitting under one or several budgets, margins and mean losses."""
+"""What all estimators share: reading and fitting data; and those for one budget: warm starts, partial_fit."""
 
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
-from levelprox._solve import generator
 from levelprox._typing import FloatArray, Vector
-from levelprox._validation import nonnegative as at_least_zero
-from levelprox._validation import option, whole
+from levelprox._validation import positive
 from levelprox.backends import RemoteObjective
-from levelprox.designs import as_design, is_remote
+from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
+from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import fingerprint
-from levelprox.estimators._automatic_ridge import automatic_ridge
-from levelprox.estimators._callbacks import (
-    CallbackSupportMixin,
-    available_if,
-    missing_attribute,
-    observing,
-    with_estimator_warnings,
-)
+from levelprox.estimators._budget_fits import FitPathMixin
+from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute, observing
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._input import Reading, one_each
-from levelprox.estimators._parameters import Budget, boolean, budgets_of, constraint_of
-from levelprox.estimators._prediction import Selector, dispatched, selects
-from levelprox.estimators._summary import NotebookCard, Summarising
-from levelprox.estimators.persistence import Saving
-from levelprox.exceptions import InvalidInputError
+from levelprox.estimators._input import InputMixin
+from levelprox.estimators._parameters import Budget, boolean, constraint_of
+from levelprox.estimators._prediction import PredictionMixin, dispatched, selects
+from levelprox.estimators._summary import NotebookMixin, SummaryMixin
+from levelprox.estimators.persistence import SaveMixin
+from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Loss
-from levelprox.objectives import Model
+from levelprox.objectives import LinearModel, Model
+from levelprox.objectives._multiclass import ByClass
+from levelprox.online.stream import BatchUpdate, Stream
 from levelprox.result import Status
 from levelprox.subset.result import with_name
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    Summarising,
-    NotebookCard,
-    Saving,
+    SummaryMixin,
+    NotebookMixin,
+    SaveMixin,
     CallbackSupportMixin,
-    Selector,
-    Reading,
+    PredictionMixin,
+    FitPathMixin,
+    InputMixin,
     auto_wrap_output_keys=(),
 ):
-    """A sparse linear model under a budget; the subclasses say of what."""
+    """A sparse linear model under a budget, of classes or numbers."""
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
-    transform = available_if(selects)(dispatched(Selector.transform))
+    transform = available_if(selects)(dispatched(PredictionMixin.transform))
 
     #: How scikit-learn reads y.
     _reading_of_y: dict[str, Any] = {}  # noqa: RUF012
@@ -86,29 +84,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _prepare(self, samples: Samples | RemoteSamples) -> Prepared:
         """Return samples with known classes, weights and units; those of weight 0 are left out."""
-        if isinstance(samples, RemoteSamples):
-            return self._prepare_source(samples)
-        X, y, weight, more = (
-            samples.X if samples.design is None else samples.design,
-            samples.y,
-            samples.weight,
-            samples.more,
-        )
-        if weight is not None and not np.all(weight > 0):
-            rows = np.flatnonzero(weight > 0)
-            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
-            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
-        total = None if weight is None else float(weight.sum())
-        y, weight, unit, width = self._encode(y, weight)
-
-        def standardization() -> Standardization:
-            intercept = boolean("fit_intercept", self.fit_intercept)
-            names = getattr(self, "feature_names_in_", None)
-            if boolean("standardize", self.standardize):
-                return Standardization.standardized(X, weight, intercept, width, names)
-            return Standardization(X, None, None, intercept, width, names)
-
-        return Prepared(unit, total, standardization, lambda units: self._objective(units, y, weight, **more))
+        return self._prepare_source(samples) if isinstance(samples, RemoteSamples) else samples.prepared(self)
 
     @abstractmethod
     def _prepare_source(self, samples: RemoteSamples) -> Prepared:
@@ -133,62 +109,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
     ) -> Model:
         """Return ψ of samples in memory."""
-
-    def _task(self, prepared: Prepared, budget: Budget, standardization: Standardization | None = None) -> Task:
-        """Return the objective and the settings of fits.
-
-        Parameters
-        ----------
-        prepared : Prepared
-        budget : Budget
-            One of those that the task is for: all are of one kind.
-        standardization : Standardization, optional
-            By default that of the data.
-        """
-        standardization = prepared.standardization() if standardization is None else standardization
-        objective = prepared.objective(standardization)
-        self._check_objective(objective, budget)
-        constraint = constraint_of(self.constraint, prepared.unit if budget.features is None else 1.0)
-        self._check_for(budget)
-        generator(self.random_state)
-        positive = self._positive(standardization.scale.size)
-        if np.any(positive) and standardization.width > 1:
-            raise InvalidInputError(
-                f"positive={self.positive!r} is for models with one coefficient for each feature, not for "
-                f"{standardization.width} classes"
-            )
-        weight = self._feature_weight(budget, standardization.scale.size)
-        task = Task(
-            objective=objective,
-            standardization=standardization,
-            constraint=constraint,
-            feature_weight=weight,
-            feature_cost=None if budget.cost is None else self._costs(standardization.scale.size, weight),
-            positive=positive,
-            tol=at_least_zero("tol", self.tol),
-            max_iter=whole("max_iter", self.max_iter),
-            time_limit=None if self.time_limit is None else at_least_zero("time_limit", self.time_limit),
-            options={
-                "subsolver": option(self.subsolver),
-                "start": option(self.start),
-                "random_state": self.random_state,
-            },
-            observer=None,
-            checkpoint=self.checkpoint,
-            resume=self.resume,
-        )
-        ridge = self._ridge() if budget.ridge is None else budget.ridge
-        if ridge == 0:
-            return task
-        if not boolean("standardize", self.standardize):
-            if isinstance(objective, RemoteObjective):
-                if ridge is None:
-                    return task
-                raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")
-            task = replace(task, deviations=standardization.deviations(getattr(objective, "sample_weight", None)))
-        if ridge is not None:
-            return task.ridged(ridge)
-        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, prepared.total))
 
     def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
         """Raise where there is no solver for an objective."""
@@ -248,73 +168,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def loss_(self) -> Loss:
         """Loss, as an object of `levelprox.losses`."""
 
-    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
-        """Return the budgets that `fit_path` takes by default, for data of this shape.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            The shape of X.
-
-        Returns
-        -------
-        list of float
-            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
-            it chooses from.
-        """
-        return [budget.value for budget in self._budgets(n_samples, n_features)]
-
-    @with_estimator_warnings
-    def fit_path(
-        self,
-        X: object,
-        y: ArrayLike,
-        *,
-        n_features: ArrayLike | None = None,
-        level: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        **fit_params: ArrayLike | None,
-    ) -> list[Any]:
-        """Fit the model under several budgets. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        n_features : array-like of int, optional
-            Numbers of features; give these or `level`. By default those of `path_budgets`.
-        level : array-like of float, optional
-            Levels; each fit starts at the one before.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        list of SparseClassifier or SparseRegressor
-            Fitted, in ascending order of the budgets.
-        """
-        model: Any = self._single()
-        if "ridge" in (chosen := getattr(self, "best_params_", {})):
-            model.set_params(ridge=chosen["ridge"])
-        data, target = model._read(X, y, **model._reading_of_y)
-        samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), dict(fit_params))
-        if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError(
-                "the model has a budget of costs, so the other fits need one too: neither n_features nor level"
-            )
-        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
-        task: Task = model._task(model._prepare(samples), budgets[0])
-        fits = []
-        for budget, solution in zip(budgets, task.each(budgets), strict=True):
-            fits.append(copy.copy(model))
-            fits[-1]._set_solution(task, budget, solution)
-        return fits
-
-    def _single(self) -> Any:
-        """Return the estimator for one budget, without callbacks, progress and checkpoints."""
-        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
-
     def budget_for(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the budget of a fit to this target: `n_features`, `level` or `budget`, or the default number.
 
@@ -372,3 +225,133 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def counts_features(model: SingleBudgetMixin) -> bool:
+    """Return whether the budget is a number of features, or pays for one; raise with the reason if not."""
+    if model.budget is not None or model.feature_cost is not None:
+        raise AttributeError("partial_fit counts features: give n_features, not a budget and feature_cost")
+    if model.level is None or (isinstance(model.level, Real) and model.feature_weight is None):
+        capped = model.level is None or math.isfinite(constraint_of(model.constraint, 1.0).cap)
+        if capped:
+            return True
+    raise AttributeError(
+        "partial_fit counts features: give n_features, or a level of a constraint with a cap, such as 'mcp', without "
+        "feature_weight"
+    )
+
+
+@dataclass(eq=False, repr=False)
+class SingleBudgetMixin(SparseLinearModel):
+    """A model for one budget, which `partial_fit` updates from batches; the subclasses read a batch."""
+
+    _: KW_ONLY
+    warm_start: bool = False
+    memory: float | None = None
+
+    def _prepare_fit(self, samples: Samples | RemoteSamples) -> tuple[Task, Budget, Vector | None]:
+        """Return the task of a fit, its budget, and x of the last fit where that is to begin with."""
+        known = getattr(self, "classes_", None)
+        prepared = self._prepare(samples)
+        budget = self._budget(self._sample_count(samples))
+        if isinstance(samples, RemoteSamples) and self.checkpoint is not None and budget.features is not None:
+            raise InvalidInputError("a checkpoint of a search for n_features is for data in memory; give a level")
+        task = Task.of(self, prepared, budget)
+        for name in ("_stream", "n_samples_seen_"):  # of an earlier stream
+            self.__dict__.pop(name, None)
+        same = known is None or self._same_classes(known)
+        return task, budget, self._previous(task) if same else None
+
+    def _previous(self, task: Task) -> Vector | None:
+        """Return x of the last fit for `warm_start`; None without one, or where its shape differs."""
+        if boolean("warm_start", self.warm_start) and self.checkpoint is not None:
+            raise InvalidInputError(
+                "warm_start begins at the last fit, a checkpoint at the last state: give only one of them"
+            )
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return None
+        coef = np.atleast_2d(self.coef_)
+        if coef.shape != (task.standardization.width, task.standardization.scale.size):
+            warn(
+                f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
+                f"{(task.standardization.width, task.standardization.scale.size)}; the fit starts without it"
+            )
+            return None
+        return task.standardization.inside(self.coef_, self.intercept_)
+
+    def _update(self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]) -> Self:
+        """Update the model with a batch; an error changes nothing."""
+        design = self._design(X)
+        d = design.shape[1]
+        settings = self._settings()
+        if hasattr(self, "n_samples_seen_") and not hasattr(self, "_stream"):
+            raise InvalidInputError(
+                "this model was read from a file, without the state of its stream: start "
+                "another one, by `fit` or with a clone"
+            )
+        stream, moments, initial = copy.deepcopy(getattr(self, "_stream", None)) or (*self._new_stream(d), settings)
+        for name, value in settings.items():
+            if value != initial[name]:
+                raise InvalidInputError(
+                    f"the stream began with {name}={initial[name]}, now it is {value}: begin another one, by `fit` "
+                    "or with a clone"
+                )
+        before = self._center_and_scale(moments)
+        moments.update(design, weight)
+        center, scale = self._center_and_scale(moments)
+        standardization = Standardization(design, center, scale, boolean("fit_intercept", self.fit_intercept), width)
+        model = self._with_ridge(objective(standardization))
+        if scale is not None and before[1] is not None and stream.x is not None:
+            shift = None if center is None else (center - before[0]) / before[1]
+            stream.rescale(scale / before[1], shift)
+        x = drive(BatchUpdate(stream), (model, float(design.shape[0] if weight is None else weight.sum())))
+        self._set_coefficients(*standardization.outside(x))
+        self._stream = stream, moments, settings
+        self.scale_ = standardization.scale
+        self.level_ = float(stream.k)
+        self.ridge_ = self._ridge() or 0.0
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1 if hasattr(self, "n_samples_seen_") else 1
+        self.n_samples_seen_ = moments.total
+        for name in OF_A_FIT:
+            self.__dict__.pop(name, None)
+        return self
+
+    def _with_ridge(self, model: Model) -> Model:
+        """Return the model of a batch with the ridge; "auto" is none."""
+        ridge = self._ridge()
+        if not ridge:
+            return model
+        if not boolean("standardize", self.standardize):
+            raise InvalidInputError("partial_fit takes a ridge with standardize=True: it needs deviations of X")
+        assert isinstance(model, LinearModel | ByClass)
+        weight = self._feature_weight(self._budget(math.inf), self.n_features_in_)
+        return model.ridged(np.where(weight == 0, 0.0, ridge) if weight is not None else ridge)
+
+    def _settings(self) -> dict[str, str]:
+        """Return the parameters that must not change within a stream, as text."""
+        names = ("loss", "n_features", "level", "constraint", "feature_weight", "fit_intercept", "standardize")
+        return {name: repr(getattr(self, name)) for name in (*names, "keep", "ridge", "positive", "memory")}
+
+    def _new_stream(self, d: int) -> tuple[Stream, RunningMoments]:
+        k = self._most_features()
+        weight = self._feature_weight(self._budget(math.inf), d)
+        keep = None if weight is None else np.flatnonzero(weight == 0)
+        positive_features = self._positive(d)
+        signs = np.flatnonzero(np.broadcast_to(positive_features, d)) if np.any(positive_features) else None
+        memory = math.inf if self.memory is None else positive("memory", self.memory)
+        return Stream(k, keep, signs, memory), RunningMoments(d)
+
+    def _most_features(self) -> int:
+        """Return k; of a level, the number of whole features that it pays for."""
+        budget = self._budget(math.inf)
+        if budget.features is not None:
+            return budget.features
+        return int(budget.value / constraint_of(self.constraint, 1.0).cap)
+
+    def _center_and_scale(self, moments: RunningMoments) -> tuple[Any, Any]:
+        """Return c and s of all rows so far; None where columns are not centred or scaled."""
+        if not boolean("standardize", self.standardize):
+            return None, None
+        if boolean("fit_intercept", self.fit_intercept):
+            return moments.mean, moments.scale
+        return None, moments.magnitude

@@ -1,4 +1,4 @@
-"""Around a fit: callbacks, progress, warnings, time limits, and methods that are not always available.
+"""Decorators of a fit: callbacks, progress, warnings, time limits, and methods that are not always available.
 
 Callbacks of scikit-learn (`set_callbacks`, since version 1.9) see a fit as a task whose subtasks are its steps. Where
 the budget is chosen it has two subtasks: the search, whose subtasks are folds or fits, and the fit of all data. The
@@ -49,8 +49,8 @@ except ImportError:  # scikit-learn before 1.9
         """Nothing to support."""
 
 
-_FINAL_FIT = 0.25  # of the time limit: what is kept for the fit of all data
-_LATE = 0.3  # seconds after that at which processes are no longer waited for
+_FINAL_FIT = 0.25  # share of the time limit for the fit of all data
+_LATE = 0.3  # seconds after the limit at which processes are ended
 
 Item = TypeVar("Item")
 
@@ -79,7 +79,7 @@ def observing(estimator: Any, task: Task) -> Iterator[Observer | None]:
 
 @dataclass(frozen=True, eq=False)
 class _FitObserver:
-    """Passes each record on to the callback, the callbacks of scikit-learn and the progress bar."""
+    """An observer that passes each record on to the callback, the callbacks of scikit-learn and the progress bar."""
 
     estimator: Any
     task: Task
@@ -242,59 +242,57 @@ def updating(estimator: Any) -> Iterator[None]:
 
 
 class Steps:
-    """The steps of a fit, as subtasks of a context.
+    """The steps of a fit, as subtasks of a context of scikit-learn's callbacks.
 
     Parameters
     ----------
-    estimator : estimator
-        Being fitted.
     context : sklearn.callback.CallbackContext
         Of the fit.
+    arguments : dict
+        Arguments of the callbacks.
     """
 
-    def __init__(self, estimator: Any, context: Any) -> None:
-        self.given, self.context = estimator._callback_arguments, context
-        self.step = self._begun()
+    def __init__(self, context: Any, arguments: dict[str, Any]) -> None:
+        self.context, self.arguments = context, arguments
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self.step = self.context.subcontext(task_name="step").call_on_fit_task_begin(**self.arguments)
 
     def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
-        """A step has ended, the next begins; whether a callback requests a stop.
+        """End a step and begin the next one; return whether a callback stops the fit.
 
         Parameters
         ----------
         attributes : callable or None
-            Gives what the estimator needs in order to predict as of this step, where that is known.
+            Returns the attributes with which the estimator predicts as of this step, where these are known.
         """
-        stop = self.step.call_on_fit_task_end(**self.given, reconstruction_attributes=attributes)
-        self.step = self._begun()
+        stop = self.step.call_on_fit_task_end(**self.arguments, reconstruction_attributes=attributes)
+        self.begin()
         return bool(stop)
-
-    def close(self) -> None:
-        """End what was begun last: the work after the last step."""
-        self.step.call_on_fit_task_end(**self.given)
-
-    def _begun(self) -> Any:
-        return self.context.subcontext(task_name="step").call_on_fit_task_begin(**self.given)
 
 
 @contextmanager
 def steps_of(estimator: Any) -> Iterator[Steps | None]:
-    """The steps of the fit, or None where there is no callback."""
+    """Yield the steps of the fit, or None where there is no callback."""
     root = getattr(estimator, "_callback_fit_ctx", None)
     if root is None:
         yield None
         return
+    arguments = estimator._callback_arguments
     own = root if estimator._n_subtasks is None else root.subcontext(task_name="fit-all-data", max_subtasks=None)
     if own is not root:
-        own.call_on_fit_task_begin(**estimator._callback_arguments)
-    steps = Steps(estimator, own)
+        own.call_on_fit_task_begin(**arguments)
+    steps = Steps(own, arguments)
     yield steps
-    steps.close()
+    steps.step.call_on_fit_task_end(**arguments)  # the work after the last step
     if own is not root:
-        own.call_on_fit_task_end(**estimator._callback_arguments)
+        own.call_on_fit_task_end(**arguments)
 
 
 def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The results of at most `total` units of work, each a subtask of the search; requests to stop have no effect.
+    """Yield the results of at most `total` jobs, each a subtask of the search, which callbacks cannot stop.
 
     Parameters
     ----------
@@ -304,7 +302,7 @@ def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) ->
         Gives the results.
     total : int
     what : str
-        What a piece is called.
+        The name of a job.
     """
     root, results = getattr(estimator, "_callback_fit_ctx", None), iter(work)
     if root is None:

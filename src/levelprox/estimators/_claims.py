@@ -95,7 +95,7 @@ class Claims:
         return None if self.differences is None else not self.differences
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the claims as a dict for JSON."""
         return {
             "hold": self.hold,
             "not_examined": list(self.not_examined),
@@ -174,7 +174,7 @@ def task_of(model: Any, design: Design, samples: Samples) -> tuple[Task, Vector]
     fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
     own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.width)
-    return judge._task(prepared, budget_of(model), own), fresh.scale
+    return Task.of(judge, prepared, budget_of(model), own), fresh.scale
 
 
 def subset_problem(task: Task, k: int) -> SubsetProblem:
@@ -215,7 +215,9 @@ class RecomputedFit:
 
     def psi_claim(self, claimed: float) -> Claim:
         """Compare psi; it is not decided where the rounding of margins hides more than 1e-6 of it."""
-        digits = self._last_digits_of_psi()
+        # Where ψ is nearly 0, what rounding of margins does to it by curvature; where no curvature is at hand, 1e-12 of
+        # ψ at the null fit, which is more where targets are far from 0.
+        digits = min(self._rounding_by_curvature(), NULL_TOLERANCE * abs(self.null.psi))
         allowed = RELATIVE_TOLERANCE * abs(claimed) + digits + self._rounding_of_psi
         if not self.problem.objective.smooth:  # with kinks, what rounding does to margins is not of second order
             allowed += _ULPS_OF_MARGINS * float(np.finfo(np.float64).eps) * self._shift()
@@ -230,13 +232,6 @@ class RecomputedFit:
         """Return what the rounding of coefficients does to ψ: much, where products with columns cancel in margins."""
         objective = cast(Model, self.problem.objective)
         return _ULPS_OF_MARGINS * rounding_of_margins(objective, self.x, objective.margins(self.x))
-
-    def _last_digits_of_psi(self) -> float:
-        """Return what is left of ψ where it is nearly 0: what rounding of margins does to it by curvature.
-
-        1e-12 of ψ at the null fit is more where targets are far from 0; it counts where no curvature is at hand.
-        """
-        return min(self._rounding_by_curvature(), NULL_TOLERANCE * abs(self.null.psi))
 
     def _rounding_by_curvature(self) -> float:
         """Return what rounding of margins does to ψ by curvature; inf where no curvature is at hand."""
@@ -275,7 +270,7 @@ class RecomputedFit:
 
 
 def close(found: float, claimed: float, size: float, tolerance: float = RELATIVE_TOLERANCE) -> bool:
-    """Whether two figures differ by at most `tolerance` times `size`."""
+    """Return whether two figures differ by at most `tolerance` times `size`."""
     return abs(found - claimed) <= tolerance * abs(size) < math.inf
 
 

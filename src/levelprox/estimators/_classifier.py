@@ -7,14 +7,14 @@ from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox.estimators._base import SingleBudgetMixin, counts_features
 from levelprox.estimators._callbacks import available_if, fitting, updating, with_callbacks
-from levelprox.estimators._cross_validation import Choosing
-from levelprox.estimators._streaming import Streaming, counts_features
-from levelprox.estimators._targets import Classification
+from levelprox.estimators._cross_validation import BudgetChoiceMixin
+from levelprox.estimators._targets import ClassificationMixin
 
 
 @dataclass(eq=False, repr=False)
-class SparseClassifier(Classification, Streaming):
+class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
     """Classification with at most k features, or under a level of a sparsity constraint.
 
     With z = X coef' + intercept, weights s and the loss ℓ it minimises
@@ -214,11 +214,11 @@ class SparseClassifier(Classification, Streaming):
             self._check_classes(classes, first)
             weight = self._with_class_weight_of_a_batch(target, self._weights(sample_weight, data.shape[0]))
             width = 1 if self.classes_.size == 2 else self.classes_.size
-            return self._take_in(data, weight, width, lambda units: self._objective(units, target, weight))
+            return self._update(data, weight, width, lambda units: self._objective(units, target, weight))
 
 
 @dataclass(eq=False, repr=False)
-class SparseClassifierCV(Classification, Choosing):
+class SparseClassifierCV(ClassificationMixin, BudgetChoiceMixin):
     """SparseClassifier with the number of features, or the level, chosen from a grid.
 
     Every candidate is scored on the same folds. Levels of one fold are solved one after another, each starting from the
@@ -264,7 +264,7 @@ class SparseClassifierCV(Classification, Choosing):
     tol, max_iter, time_limit, subsolver, start
         As in `SparseClassifier`; `time_limit` is for each fit.
     checkpoint, resume
-        As in `SparseClassifier`; it has the scores of finished folds, and the state of the last fit.
+        As in `SparseClassifier`; the file has the scores of finished folds, and the state of the last fit.
     device, random_state, verbose, callback
         As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
 

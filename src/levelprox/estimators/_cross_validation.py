@@ -1,4 +1,4 @@
-"""Choosing the budget: by cross-validation over one set of folds, or by an information criterion.
+"""Choice of the budget: by cross-validation over one set of folds, or by an information criterion.
 
 Every candidate sees the same folds. For at most k features the fit of a fold is that of a shorter search which shows
 nothing (`subset/starts.py`). No answer depends on which other candidates there are, on their order, or on how many
@@ -27,16 +27,16 @@ from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
-from levelprox.estimators._data import RemoteSamples, Samples
-from levelprox.estimators._fit import Task
-from levelprox.estimators._fold_fits import (
+from levelprox.estimators._budget_fits import (
     LABELS,
     Folds,
     Scored,
     Splits,
     fit_all,
 )
+from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
+from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._fit import Task
 from levelprox.estimators._folds import (
     RidgeFolds,
     SquaredLossFolds,
@@ -79,8 +79,8 @@ Results = tuple[list[Budget], dict[str, NDArray[Any]], int]
 
 
 @dataclass(eq=False, repr=False)
-class Choosing(SparseLinearModel):
-    """A model whose budget is chosen from a grid; the subclasses say which model."""
+class BudgetChoiceMixin(SparseLinearModel):
+    """A model whose budget is chosen from a grid."""
 
     _: KW_ONLY
     criterion: str = "cv"
@@ -100,7 +100,7 @@ class Choosing(SparseLinearModel):
             samples = replace(samples, design=None)  # training parts are rows of X
 
         def task(budget: Budget) -> Task:
-            return self._task(self._prepare(samples), budget)
+            return Task.of(self, self._prepare(samples), budget)
 
         def identity() -> dict[str, str]:
             options = {name: value for name, value in self.get_params().items() if name not in _WITHOUT_EFFECT}
@@ -269,7 +269,7 @@ class Choosing(SparseLinearModel):
         again = [key for key, outcome in scores.items() if key[0] in ridged and len(outcome) == 1]
         for share, (budget, fold) in zip(shares(len(again), self.n_jobs), again, strict=False):
             scores[budget, fold] = folds.score(share, fold, [budget], scores[budget, fold][0].features)
-        largest = self._task(self._prepare(samples), budgets[0]).automatic_ridge
+        largest = Task.of(self, self._prepare(samples), budgets[0]).automatic_ridge
         candidates, found = list[Budget](), Found()
         for budget in budgets:
             factors = FOLD_GRID if budget in ridged else (0.0,)
@@ -375,20 +375,17 @@ class Choosing(SparseLinearModel):
         return list(dict.fromkeys(replace(budget, ridge=None) for budget in self._grid(n, d)))
 
     def _single(self) -> Any:
-        """The estimator for one budget, with the same parameters."""
+        """Return the estimator for one budget, with the same parameters."""
         kind = type(self)._single_type
         own = {"n_features", "level", "budget", "verbose", "callback", "checkpoint", "resume"}
         shared = (set(kind._get_param_names()) & set(self._get_param_names())) - own
         given = {name: getattr(self, name) for name in shared}
         if ridges_of(self.ridge):  # each budget has its own
             given.pop("ridge")
-        if self.feature_cost is not None and hasattr(self, "n_features_in_"):  # names are those of all data
-            d = self.n_features_in_
-            given["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
         return kind(**given)
 
 
 def _of_one_ridge(budgets: list[Budget]) -> list[list[Budget]]:
-    """The budgets in groups, each of one ridge."""
+    """Return the budgets in groups, each of one ridge."""
     ridges = dict.fromkeys(budget.ridge for budget in budgets)
     return [[budget for budget in budgets if budget.ridge == ridge] for ridge in ridges]

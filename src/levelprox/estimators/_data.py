@@ -22,10 +22,11 @@ from levelprox.backends import RemoteObjective, source_of
 from levelprox.backends._base import DataSource
 from levelprox.backends.array_namespace import array_namespace, on_device
 from levelprox.backends.partition import Form, Statistics
-from levelprox.designs import Design, is_dask, is_on_device, is_remote, library_of
+from levelprox.designs import Design, as_design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._features import Standardization
-from levelprox.estimators._input import READING, naming_the_place
+from levelprox.estimators._input import READING, naming_the_place, one_each
+from levelprox.estimators._parameters import boolean
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LogLink, Loss, Squared
 from levelprox.objectives import Model
@@ -70,6 +71,25 @@ class Samples:
         """Return some of the samples."""
         more = {name: np.asarray(values)[rows] for name, values in self.more.items()}
         return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+    def prepared(self, estimator: Any) -> Prepared:
+        """Return the samples with known classes, weights and units; those of weight 0 are left out."""
+        X, y, weight, more = self.X if self.design is None else self.design, self.y, self.weight, self.more
+        if weight is not None and not np.all(weight > 0):
+            rows = np.flatnonzero(weight > 0)
+            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
+        total = None if weight is None else float(weight.sum())
+        y, weight, unit, width = estimator._encode(y, weight)
+
+        def standardization() -> Standardization:
+            intercept = boolean("fit_intercept", estimator.fit_intercept)
+            names = getattr(estimator, "feature_names_in_", None)
+            if boolean("standardize", estimator.standardize):
+                return Standardization.standardized(X, weight, intercept, width, names)
+            return Standardization(X, None, None, intercept, width, names)
+
+        return Prepared(unit, total, standardization, lambda units: estimator._objective(units, y, weight, **more))
 
 
 @dataclass(frozen=True)
@@ -271,20 +291,18 @@ def in_memory(*values: ArrayLike | None) -> tuple[Any, ...]:
     return tuple(one if place is None else place.to_host(one) for one, place in zip(here, places, strict=True))
 
 
-def with_class_weight(given: object, classes: NDArray[Any], y: NDArray[Any], weight: Vector | None) -> Vector | None:
+def with_class_weight(given: object, classes: NDArray[Any], y: NDArray[Any], weight: Vector | None) -> Vector:
     """Return the weights of samples times those of their classes.
 
     Parameters
     ----------
-    given : dict, "balanced" or None
+    given : dict or "balanced"
         `class_weight` of a classifier.
     classes : ndarray
         Sorted; those of y.
     y : ndarray of shape (n,)
     weight : ndarray of shape (n,), optional
     """
-    if given is None:
-        return weight
     places = np.searchsorted(classes, y)
     own = np.ones(y.size) if weight is None else weight
     factors = class_factors(given, classes, np.asarray(np.bincount(places, own), np.float64))

@@ -158,28 +158,28 @@ def costs_of(given: Any, d: int, names: Sequence[str] | None, kept: Iterable[int
         Of the columns; x0, x1 and so on where they have none.
     kept : iterable of int
     """
-    given_by_name = by_name(given)
-    if given_by_name is None:
+    costs_by_name = by_name(given)
+    if costs_by_name is None:
         costs = checked_costs(given)
         if costs.shape != (d,):
             raise InvalidInputError(f"feature_cost must have shape ({d},), one for each feature, got {costs.shape}")
         return np.array(costs)
     places = {str(name): j for j, name in enumerate([f"x{j}" for j in range(d)] if names is None else names)}
-    unknown = [name for name in given_by_name if name not in places]
+    unknown = [name for name in costs_by_name if name not in places]
     if unknown:
         near = get_close_matches(str(unknown[0]), places, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InvalidInputError(f"feature_cost names {_listed(unknown)}, and X has no such feature{hint}")
     known = np.zeros(d, np.bool_)
     known[list(kept)] = True
-    known[[places[name] for name in given_by_name]] = True
+    known[[places[name] for name in costs_by_name]] = True
     if not np.all(known):
         missing = [name for name, j in places.items() if not known[j]]
         raise InvalidInputError(
             f"feature_cost has no cost for {_listed(missing)}; give one for every feature, 0 for those that are free"
         )
     costs = np.zeros(d)
-    for name, cost in given_by_name.items():
+    for name, cost in costs_by_name.items():
         number = real(f"feature_cost[{name!r}]", cost)
         if not 0 <= number < np.inf:
             raise InvalidInputError(f"feature_cost must be finite and not negative, got {cost!r} for {name!r}")
@@ -258,18 +258,13 @@ class Standardization:
         names: Names | None = None,
     ) -> Standardization:
         """Return the same for remote X, by the moments of its columns; without these X is left as it is."""
-        standardization = cls.__new__(cls)
-        standardization.dtype, standardization.fit_intercept, standardization.width, standardization.names = (
-            dtype,
-            fit_intercept,
-            width,
-            names,
-        )
-        standardization.center, standardization.scale = None, np.ones(d)
+        found = cls.__new__(cls)
+        found.dtype, found.fit_intercept, found.width, found.names = dtype, fit_intercept, width, names
+        found.center, found.scale = None, np.ones(d)
         if moments is not None:
-            standardization.center = moments.mean if fit_intercept else None
-            standardization.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
-        return standardization
+            found.center = moments.mean if fit_intercept else None
+            found.scale = _usable(moments.scale if fit_intercept else moments.magnitude, names)
+        return found
 
     def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
         """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""

@@ -10,29 +10,35 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from levelprox._path import KINDS, path
+from levelprox._path import KINDS
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._runtime.threads import one_blas_thread
+from levelprox._solve import generator
 from levelprox._typing import Features, Vector
+from levelprox._validation import nonnegative as at_least_zero
+from levelprox._validation import option, whole
 from levelprox.backends import RemoteObjective
-from levelprox.certificate import Certificate
 from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import (
     LARGEST_STANDARD_ERROR,
     MIDDLE,
     FewFeatures,
+    automatic_ridge,
     chosen_ridge,
     largest_standard_error,
     may_diverge,
     without_ridge,
 )
+from levelprox.estimators._data import Prepared
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE, FixedRidgeFit, Solution
-from levelprox.estimators._parameters import Budget
-from levelprox.exceptions import ConvergenceWarning
+from levelprox.estimators._parameters import Budget, boolean, constraint_of
+from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives._multiclass import ByClass
 from levelprox.result import CUT_SHORT, Status
@@ -61,6 +67,66 @@ class Task(FixedRidgeFit):
     automatic_ridge: float = 0.0
     _ridged: dict[float, Task] = field(default_factory=dict, repr=False)
     _undetermined: dict[int, bool] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, estimator: Any, prepared: Prepared, budget: Budget, standardization: Standardization | None = None
+    ) -> Task:
+        """Return the objective and the settings of fits, with the parameters of an estimator checked.
+
+        Parameters
+        ----------
+        estimator : estimator
+        prepared : Prepared
+        budget : Budget
+            One of those that the task is for: all are of one kind.
+        standardization : Standardization, optional
+            By default that of the data.
+        """
+        standardization = prepared.standardization() if standardization is None else standardization
+        objective = prepared.objective(standardization)
+        estimator._check_objective(objective, budget)
+        constraint = constraint_of(estimator.constraint, prepared.unit if budget.features is None else 1.0)
+        estimator._check_for(budget)
+        generator(estimator.random_state)
+        positive = estimator._positive(standardization.scale.size)
+        if np.any(positive) and standardization.width > 1:
+            raise InvalidInputError(
+                f"positive={estimator.positive!r} is for models with one coefficient for each feature, not for "
+                f"{standardization.width} classes"
+            )
+        weight = estimator._feature_weight(budget, standardization.scale.size)
+        task = cls(
+            objective=objective,
+            standardization=standardization,
+            constraint=constraint,
+            feature_weight=weight,
+            feature_cost=None if budget.cost is None else estimator._costs(standardization.scale.size, weight),
+            positive=positive,
+            tol=at_least_zero("tol", estimator.tol),
+            max_iter=whole("max_iter", estimator.max_iter),
+            time_limit=None if estimator.time_limit is None else at_least_zero("time_limit", estimator.time_limit),
+            options={
+                "subsolver": option(estimator.subsolver),
+                "start": option(estimator.start),
+                "random_state": estimator.random_state,
+            },
+            observer=None,
+            checkpoint=estimator.checkpoint,
+            resume=estimator.resume,
+        )
+        ridge = estimator._ridge() if budget.ridge is None else budget.ridge
+        if ridge == 0:
+            return task
+        if not boolean("standardize", estimator.standardize):
+            if isinstance(objective, RemoteObjective):
+                if ridge is None:
+                    return task
+                raise InvalidInputError("a ridge with standardize=False is for data in memory: it needs deviations")
+            task = replace(task, deviations=standardization.deviations(getattr(objective, "sample_weight", None)))
+        if ridge is not None:
+            return task.ridged(ridge)
+        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, prepared.total))
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """Return the fit under a budget; `previous` is x of an earlier fit to begin with."""
@@ -246,16 +312,13 @@ class Task(FixedRidgeFit):
         part, own, wanted = self._part(x)
         if refit:
             with one_blas_thread(isinstance(objective, Model)):
-                own = self._without_ridge_from(part, own)
+                if isinstance(part, LinearModel | ByClass):
+                    own = FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(own)
+                else:
+                    own = without_ridge(part, own)
             if part.is_separated(own):
                 return True
         return largest_standard_error(part, own, wanted, self.automatic_ridge) > LARGEST_STANDARD_ERROR
-
-    def _without_ridge_from(self, part: Model | RemoteObjective, x: Vector) -> Vector:
-        """Return about the minimiser of ψ over few features from a point; far out where there is none."""
-        if isinstance(part, LinearModel | ByClass):
-            return FewFeatures(part, np.zeros(part.dimension, np.bool_), SUBSET_TOLERANCE * self.tol)(x)
-        return without_ridge(part, x)
 
     def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
@@ -286,7 +349,7 @@ class Task(FixedRidgeFit):
                 else one
                 for budget, one in zip(budgets, found, strict=True)
             ]
-        return self._path(np.array([budget.value for budget in budgets]))
+        return self.follow_path(np.array([budget.value for budget in budgets]))
 
     def _one_by_one(self, budgets: list[Budget]) -> list[Solution]:
         solutions = []
@@ -295,20 +358,6 @@ class Task(FixedRidgeFit):
                 solutions.append(self.fit(budget))
             if solutions[-1].status is Status.INTERRUPTED:
                 raise KeyboardInterrupt(solutions[-1].message)
-        return solutions
-
-    def _path(self, levels: Vector) -> list[Solution]:
-        found = path(self.problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
-        if len(found) < len(levels):  # nothing else ends a path without a limit
-            raise KeyboardInterrupt
-        solutions = []
-        for i, certificate in enumerate(found.certificates):
-            assert isinstance(certificate, Certificate)
-            problem, status = self.problem(float(levels[i])), found.statuses[i]
-            x = problem.obeying(self.shortest(found.x(i), problem))
-            coef, intercept = self.rounded(x, float(found.losses[i]), certificate.examined)
-            figures = certificate, certificate.multiplier, status, str(status)
-            solutions.append(self.penalized(Solution(coef, intercept, *figures, found.n_grad, ())))
         return solutions
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._best_subset import Leave, guided_subset
+from levelprox._path import path
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox._solve import solve
 from levelprox._typing import Features, FloatArray, Vector
@@ -222,6 +223,21 @@ class FixedRidgeFit:
             coef, intercept = self.standardization.outside(x, np.dtype(np.float64))
         figures = certificate, certificate.multiplier, found.status, found.message
         return self.penalized(Solution(coef, intercept, *figures, found.n_outer, found.history))
+
+    def follow_path(self, levels: Vector) -> list[Solution]:
+        """Return the fits at several levels in ascending order, by path following; Ctrl-C raises KeyboardInterrupt."""
+        found = path(self.problem(float(levels[0])), levels, tol=self.tol, start=self.options["start"])
+        if len(found) < len(levels):  # nothing else ends a path without a limit
+            raise KeyboardInterrupt
+        solutions = []
+        for i, certificate in enumerate(found.certificates):
+            assert isinstance(certificate, Certificate)
+            problem, status = self.problem(float(levels[i])), found.statuses[i]
+            x = problem.obeying(self.shortest(found.x(i), problem))
+            coef, intercept = self.rounded(x, float(found.losses[i]), certificate.examined)
+            figures = certificate, certificate.multiplier, status, str(status)
+            solutions.append(self.penalized(Solution(coef, intercept, *figures, found.n_grad, ())))
+        return solutions
 
     def penalized(self, solution: Solution) -> Solution:
         """Return the solution with the ridge and its part of ψ."""

@@ -32,11 +32,11 @@ from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.driver.run_identity import hashed
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
+from levelprox.estimators._budget_fits import FoldFit, Folds, Scored, Splits, diverges, fitted_model, predictor
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
 from levelprox.estimators._data import RemoteFold, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
-from levelprox.estimators._fold_fits import FoldFit, Folds, Scored, Splits, diverges, fitted_model, predictor
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel
@@ -90,7 +90,7 @@ class SquaredLossFolds:
             return None
         model = clone(single)
         model.n_features_in_ = samples.X.shape[1]
-        task: Task = model._task(model._prepare(samples), first)
+        task: Task = Task.of(model, model._prepare(samples), first)
         objective = task.objective
         if not isinstance(objective, LinearModel) or not is_reducible(objective):
             return None

@@ -1,6 +1,6 @@
-"""Checks of X and y, with errors that name the row, column or entry.
+"""X and y in memory: reading, and errors that name the row, column or entry.
 
-Conversions are scikit-learn's, and so are its errors; here they learn where the culprit is.
+Conversions and their errors are those of scikit-learn; the place of the first bad entry is added here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READING: dict[str, Any] = {
 }
 
 
-class Reading(Parameters):
+class InputMixin(Parameters):
     """An estimator that reads X, y and weights of samples in memory."""
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
@@ -123,7 +123,7 @@ def check_in_memory(**given: Any) -> None:
 
 @contextmanager
 def naming_the_place(X: object, y: object = None) -> Iterator[None]:
-    """Errors of conversion, with the first entry that is not a number, or not finite."""
+    """Add the first entry that is not a number, or not finite, to errors of conversion."""
     for name, value in (("X", X), ("y", y)):
         if isinstance(value, np.ma.MaskedArray):
             as_array(name, value)  # scikit-learn would take what is behind the mask
@@ -213,7 +213,7 @@ def check_numbers(y: object, called: str) -> None:
 
 
 def _dtypes(value: object) -> list[Any]:
-    """The types of the columns of a table, or of an array; none where that is not known."""
+    """Return the types of the columns of a table, or of an array; none where that is not known."""
     if isinstance(value, np.ndarray):
         return [value.dtype]
     found = getattr(value, "dtypes", getattr(value, "dtype", None))
@@ -223,7 +223,7 @@ def _dtypes(value: object) -> list[Any]:
 
 
 def _time_words(dtype: Any) -> tuple[str, str] | None:
-    """What a type of dates or durations holds, and how it becomes numbers; None for other types."""
+    """Return what a type of dates or durations holds, and how to convert it to numbers; None for other types."""
     temporal = getattr(dtype, "is_temporal", None)  # of polars
     text = str(dtype).lower()
     if temporal is not None and callable(temporal):
@@ -236,7 +236,7 @@ def _time_words(dtype: Any) -> tuple[str, str] | None:
 
 
 def warn_of_rounding(X: object) -> None:
-    """Say so where X holds numbers that float64 rounds: long double, and integers beyond 2^53."""
+    """Warn where X holds numbers that float64 rounds: long double, and integers beyond 2^53."""
     values: list[Any]
     if scipy.sparse.issparse(X) or isinstance(X, np.ndarray):
         values = [np.asarray(getattr(X, "data", None)) if scipy.sparse.issparse(X) else X]
@@ -250,7 +250,7 @@ def warn_of_rounding(X: object) -> None:
 
 
 def _hint(error: str, y: object) -> str:
-    """What to add to an error of scikit-learn about shapes."""
+    """Return what to add to an error of scikit-learn about shapes."""
     if "inconsistent numbers of samples" in error:
         return "of X and of y"
     if "y should be a 1d array" in error and np.ndim(y) == 2:  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def _hint(error: str, y: object) -> str:
 
 
 def _is_of_y(error: Exception) -> bool:
-    """X is not searched for NaN by scikit-learn, but here."""
+    """Return whether an error of scikit-learn is about y; it does not search X for NaN."""
     return any(words in str(error) for words in ("Input y contains", "Input contains NaN", "NA is ambiguous"))
 
 
@@ -268,7 +268,7 @@ def _is_of_conversion(error: Exception) -> bool:
 
 
 def _in_table(X: object) -> str:
-    """Where X first has something that is not a number."""
+    """Return the place of the first entry of X that is not a number."""
     table = np.asarray(X, dtype=object)
     if table.ndim != 2:
         return ""
@@ -286,7 +286,7 @@ def _in_table(X: object) -> str:
 
 
 def _in_y(y: object) -> str:
-    """Where y first is not finite."""
+    """Return the place of the first entry of y that is not finite."""
     labels = np.asarray(y, dtype=object).ravel()
     bad = np.flatnonzero([is_missing(b) or (is_number(b) and math.isinf(float(b))) for b in labels])
     return f"at index {bad[0]} of y ({bad.size} in total)" if bad.size else ""

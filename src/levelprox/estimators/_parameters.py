@@ -62,24 +62,24 @@ class Budget:
 
     @property
     def key(self) -> tuple[float, float | None]:
-        """Return the values that distinguish candidates of a grid."""
+        """Key of a candidate of a grid."""
         return self.value, self.ridge
 
     @property
     def name(self) -> str:
-        """The parameter of an estimator that says how much: what varies over a grid."""
+        """Parameter of an estimator that varies over a grid."""
         if self.cost is not None:
             return "budget"
         return "level" if self.features is None else "n_features"
 
     @property
     def value(self) -> float:
-        """The cost, k or η."""
+        """Cost, k or η."""
         return self.cost if self.cost is not None else self.at_most
 
     @property
     def at_most(self) -> float:
-        """k or η."""
+        """k or η, without the cost."""
         return float(self.features if self.features is not None else self.level)  # type: ignore[arg-type]  # one is given
 
 
@@ -177,7 +177,7 @@ class Parameters(BaseEstimator):
     resume: bool | str | os.PathLike[str] = False
 
     def _budget(self, n: float) -> Budget:
-        """Exactly one of n_features and level; with neither, one for every ten of n, at least 1 and at most 10."""
+        """Return the budget; by default a feature for every ten of n, at least 1 and at most 10."""
         if self.n_features is not None and self.level is not None:
             raise InvalidInputError(
                 f"give either n_features or level, not both; got n_features={self.n_features!r}, level={self.level!r}"
@@ -216,18 +216,18 @@ class Parameters(BaseEstimator):
         return [Budget(features=k) for k in counts.tolist()]
 
     def _most(self) -> int:
-        """How many features there are, once that is known."""
+        """Return the number of features of X; 0 before X is read."""
         return int(getattr(self, "n_features_in_", 0))
 
     def _costs(self, d: int, weight: Vector | None) -> Vector:
-        """What each of d features costs; 0 for those that are kept."""
+        """Return what each of d features costs; 0 for those that are kept."""
         kept = np.empty(0, np.intp) if weight is None else np.flatnonzero(weight == 0)
         costs = costs_of(self.feature_cost, d, getattr(self, "feature_names_in_", None), kept)
         costs[kept] = 0.0
         return costs
 
     def _check_one(self, name: str, value: object) -> None:
-        """Raise an error for several budgets: the CV estimators choose."""
+        """Raise InvalidInputError for several budgets: another class chooses among these."""
         if isinstance(value, str) or np.ndim(value) > 0 or isinstance(value, range):  # type: ignore[arg-type]
             kind = "an integer of at least 0" if name == "n_features" else "a real number"
             raise InvalidInputError(
@@ -236,7 +236,7 @@ class Parameters(BaseEstimator):
             )
 
     def _check_for(self, budget: Budget) -> None:
-        """Raise an error for parameters that would have no effect."""
+        """Raise InvalidInputError for parameters that would have no effect."""
         if budget.features is None:
             return
         for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
@@ -248,7 +248,7 @@ class Parameters(BaseEstimator):
                 )
 
     def _feature_weight(self, budget: Budget, d: int) -> Vector | None:
-        """ω: what each feature counts, 0 for those that are kept; None where all count one."""
+        """Return ω, what each feature counts: 0 for those that are kept; None where all count one."""
         if self.feature_weight is None and self.keep is None:
             return None
         features = FeatureNames.of(self, d)
@@ -267,7 +267,7 @@ class Parameters(BaseEstimator):
         return weight
 
     def _positive(self, d: int) -> bool | NDArray[np.bool_]:
-        """Which coefficients must not be negative: all, none, or those of a mask."""
+        """Return which coefficients must not be negative: all, none, or those of a mask."""
         if isinstance(self.positive, bool | np.bool_):
             return bool(self.positive)
         if self.positive is None or isinstance(self.positive, int | float | str | np.number):
@@ -275,7 +275,7 @@ class Parameters(BaseEstimator):
         return FeatureNames.of(self, d).mask("positive", self.positive)
 
     def _by_index(self, d: int) -> dict[str, Any]:
-        """Parameters that may name features, as arrays over all of them: for fits of data without names."""
+        """Return parameters that may name features as arrays over all of them, for fits of data without names."""
         features, found = FeatureNames.of(self, d), dict[str, Any]()
         if self.keep is not None:
             found["keep"] = features.mask("keep", self.keep)
@@ -283,10 +283,12 @@ class Parameters(BaseEstimator):
             found["feature_weight"] = features.values("feature_weight", self.feature_weight)
         if not isinstance(self.positive, bool | np.bool_):
             found["positive"] = self._positive(d)
+        if self.feature_cost is not None:
+            found["feature_cost"] = self._costs(d, self._feature_weight(Budget(features=d), d))
         return found
 
     def _ridge(self) -> float | None:
-        """λ ≥ 0; None for "auto"."""
+        """Return λ ≥ 0; None for "auto"."""
         if isinstance(self.ridge, str):
             if option(self.ridge) == "auto":
                 return None
@@ -299,7 +301,7 @@ class Parameters(BaseEstimator):
 
 
 def boolean(name: str, value: object) -> bool:
-    """`value`, which must be a bool."""
+    """Return `value`; raise InvalidInputError unless it is a bool."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}")
     return bool(value)

@@ -33,11 +33,11 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def selects(model: Any) -> bool:
-    """Any model does once fitted; before, those that can be fitted to any y ≥ 0, as a step of a pipeline may be."""
+    """Return whether `transform` is available: for fitted models, and for those that can be fitted to any y ≥ 0."""
     return hasattr(model, "coef_") or model.takes_zeros
 
 
-class Selector(TransformerMixin):
+class PredictionMixin(TransformerMixin):
     """The predictions of a fitted model, and its features: `transform` keeps their columns."""
 
     @property
@@ -87,11 +87,11 @@ class Selector(TransformerMixin):
 
     @property
     def selected_features_(self) -> NDArray[np.intp]:
-        """The features with a nonzero coefficient, in ascending order; their names: `get_feature_names_out()`."""
+        """Features with a nonzero coefficient, in ascending order; their names: `get_feature_names_out()`."""
         return np.flatnonzero(self.get_support())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Mask of the features with a nonzero coefficient, or their indices.
+        """Return a mask of the features with a nonzero coefficient, or their indices.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Selector(TransformerMixin):
         return np.flatnonzero(mask) if indices else mask
 
     def transform(self, X: Any) -> Any:
-        """X with the columns of the selected features only.
+        """Return X with the columns of the selected features only.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Selector(TransformerMixin):
         return model
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Names of the selected features.
+        """Return the names of the selected features.
 
         Parameters
         ----------
@@ -206,16 +206,16 @@ class OnDevice:
         self.dtype = design.dtype
 
     def transform(self) -> Any:
-        """The columns of the selected features."""
+        """Return the columns of the selected features."""
         return self._columns(self.model.get_support(indices=True))
 
     def decision_function(self) -> Any:
-        """The margins, of shape (n,) or (n, n_classes)."""
+        """Return the margins, of shape (n,) or (n, n_classes)."""
         z = self._margins()
         return z[:, 0] if z.shape[1] == 1 else z
 
     def predict(self) -> Any:
-        """Classes, or what is expected of y; classes that are strings are returned as a NumPy array."""
+        """Return classes, or expected values of y; classes that are strings as an array of NumPy."""
         z, xp = self._margins(), self.namespace.xp
         if not hasattr(self.model, "classes_"):
             return xp.exp(z[:, 0]) if isinstance(self.model.loss_, LogLink) else z[:, 0]
@@ -226,7 +226,7 @@ class OnDevice:
         return self.namespace.take(self.namespace.to_device(classes), chosen, 0)
 
     def predict_proba(self) -> Any:
-        """Probability of each class."""
+        """Return the probability of each class."""
         assert isinstance(self.model.loss_, Logistic)
         z, xp = self._margins(), self.namespace.xp
         if z.shape[1] == 1:
@@ -240,7 +240,7 @@ class OnDevice:
         return p / p.sum(axis=1)[:, None]
 
     def predict_log_proba(self) -> Any:
-        """Logarithms of `predict_proba`."""
+        """Return logarithms of `predict_proba`."""
         return self.namespace.xp.log(self.predict_proba())
 
     def _margins(self) -> Any:
@@ -264,7 +264,7 @@ def _expit(xp: Any, z: Any) -> Any:
 
 
 def _softplus(xp: Any, z: Any) -> Any:
-    """log(1 + exp(z)), without overflow."""
+    """Return log(1 + exp(z)), without overflow."""
     return xp.where(z > 0, z, 0 * z) + xp.log1p(xp.exp(-xp.abs(z)))
 
 
@@ -286,7 +286,7 @@ def dispatched(method: Method) -> Method:
         check_is_fitted(self)
         if isinstance(X, Chunked):
             check_place(self, X)
-            return _in_turn(self, method, X)
+            return _by_chunks(self, method, X)
         if is_dask(X):
             check_place(self, X)
             return _mapped(self, method.__name__, X)
@@ -296,7 +296,7 @@ def dispatched(method: Method) -> Method:
 
 
 def _mapped(model: Any, name: str, X: Any) -> Any:
-    """A method of a fitted model on every block of rows."""
+    """Call a method of a fitted model on every block of rows."""
     blocks = _as_blocks(model, X)
     if name == "transform":
         return blocks[:, model.get_support(indices=True)]
@@ -308,8 +308,8 @@ def _mapped(model: Any, name: str, X: Any) -> Any:
     return blocks.map_blocks(_Block(lean, name), chunks=chunks, meta=example[:0], dtype=example.dtype)
 
 
-def _in_turn(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
-    """A method of a fitted model on one chunk of a file after another."""
+def _by_chunks(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
+    """Call a method of a fitted model on one chunk of a file after another."""
     if method.__name__ == "transform":
         raise InvalidInputError("transform takes X in memory: the columns of a file may not fit there")
     _check_features(model, X.shape[1], X.names)
@@ -340,7 +340,7 @@ class _Block:
 
 
 def _as_blocks(model: Any, X: Any) -> Any:
-    """X as a Dask array with all columns in every block."""
+    """Return X as a Dask array with all columns in every block."""
     check_collection(X)
     columns = list(X.columns) if hasattr(X, "columns") else None
     _check_features(model, X.shape[1] if columns is None else len(columns), columns)
@@ -349,7 +349,7 @@ def _as_blocks(model: Any, X: Any) -> Any:
 
 
 def _lean(model: Any) -> Any:
-    """The model without what is not needed to predict: history, names (which were checked), checkpoints."""
+    """Return the model with what predictions need: no history, names (which were checked) or checkpoints."""
     kept = type(model)(**{**model.get_params(deep=False), "callback": None, "checkpoint": None, "resume": False})
     for name in ("coef_", "intercept_", "classes_", "scale_", "n_features_in_"):
         if hasattr(model, name):

@@ -35,7 +35,7 @@ from scipy.special import digamma, gammaln
 from sklearn.base import is_classifier
 
 from levelprox._typing import Rows, Vector
-from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._budget_fits import Scored
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError, warn
 
@@ -73,7 +73,7 @@ def comparable(diverging: NDArray[np.bool_], counts: NDArray[Any]) -> NDArray[np
 
 
 def deviance(loss: str, psi: float, n: float, least: float, mean_log: float = 0.0) -> float:
-    """−2 log L of a fit, up to a constant.
+    """Return −2 log L of a fit, up to a constant.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def deviance(loss: str, psi: float, n: float, least: float, mean_log: float = 0.
 
 
 def price(criterion: str, freedom: int, n: float, k: int, d: int) -> float:
-    """What a criterion adds to −2 log L for ν = `freedom`."""
+    """Return what a criterion adds to −2 log L for ν = `freedom`."""
     if criterion == "aic":
         return 2.0 * freedom
     cost = math.log(n) * freedom
@@ -137,7 +137,7 @@ class Ranking:
 
     @classmethod
     def of(cls, scores: Vector) -> Self | None:
-        """The ranking; None where no score is finite."""
+        """Return the ranking; None where no score is finite."""
         finite = np.isfinite(scores)
         if not np.any(finite):
             return None
@@ -148,7 +148,7 @@ class Ranking:
 
     @property
     def finite(self) -> NDArray[np.bool_]:
-        """Which scores are finite; those of folds that are left out count as such."""
+        """Mask of the scores that are finite; those of folds that are left out count as such."""
         finite = np.isfinite(self.scores)
         finite[:, self.left_out] = True
         return finite
@@ -160,11 +160,11 @@ class Ranking:
 
     @property
     def error(self) -> Vector:
-        """The standard error of the mean of the finite scores; 0 where there are fewer than two."""
+        """Standard error of the mean of the finite scores; 0 where there are fewer than two."""
         return np.array([_standard_error(row[np.isfinite(row)]) for row in self.scores])
 
     def best(self, one_standard_error: bool, groups: list[Rows] | None = None) -> int:
-        """The best candidate, of equal ones the smallest.
+        """Return the best candidate, of equal ones the smallest.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Ranking:
         return int(np.argmax(self._at_least(self.center[best] - self.error[best]))) if one_standard_error else best
 
     def of_each(self, groups: list[Rows]) -> Rows:
-        """Of each group the first candidate that is not below the best of the group by more than a standard error.
+        """Return the first candidate of each group that is within a standard error of the best of the group.
 
         It is the standard error of the mean difference over folds. Where medians rank candidates, it is the best.
         """
@@ -198,7 +198,7 @@ class Ranking:
         return int(rows[np.argmax(self._at_least(highest)[rows])])
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """What `cv_results_` has of it."""
+        """Return the columns of `cv_results_`."""
         kept = np.delete(self.scores, self.left_out, axis=1)
         with np.errstate(invalid="ignore"):  # infinite scores have no mean and no deviation
             mean, spread = kept.mean(axis=1), kept.std(axis=1)
@@ -206,25 +206,22 @@ class Ranking:
         found |= {"mean_test_score": mean, "std_test_score": spread, "standard_error": self.error}
         if self.by_median:
             found["median_test_score"] = self.center
-        rank = [1 + int(np.count_nonzero(~self._at_most(one))) for one in self.center]
+        rank = [1 + int(np.count_nonzero(~(self.center <= one + _slack(one)))) for one in self.center]
         return {**found, "rank_test_score": np.array(rank, np.int32)}
 
     def _at_least(self, value: float) -> NDArray[np.bool_]:
-        """Which candidates have this value or more, up to rounding."""
+        """Return which candidates have this value or more, up to rounding."""
         return np.asarray(self.center >= value - _slack(value))
-
-    def _at_most(self, value: float) -> NDArray[np.bool_]:
-        return np.asarray(self.center <= value + _slack(value))
 
 
 def groups_of(budgets: ArrayLike) -> list[Rows]:
-    """The candidates of each budget, in their order."""
+    """Return the candidates of each budget, in their order."""
     values = np.asarray(budgets)
     return [np.flatnonzero(values == value) for value in dict.fromkeys(values.tolist())]
 
 
 def scores_of(results: dict[str, NDArray[Any]]) -> Vector:
-    """The scores of `cv_results_`, a row for each candidate."""
+    """Return the scores of `cv_results_`, a row for each candidate."""
     count = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
     return np.column_stack([results[f"split{i}_test_score"] for i in range(count)])
 
@@ -234,7 +231,7 @@ def _slack(value: float) -> float:
 
 
 def _median_center(scores: Vector) -> Vector:
-    """The median over folds of each candidate, relative to the typical score of a fold; every fold has a finite one."""
+    """Return medians over folds, relative to the typical score of a fold; every fold has a finite score."""
     finite = np.isfinite(scores)
     typical = np.nanmedian(np.where(finite, scores, np.nan), axis=0)
     middle = np.median(np.where(finite, scores - typical, -np.inf), axis=1) + np.median(typical)

@@ -7,14 +7,14 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
+from levelprox.estimators._base import SingleBudgetMixin, counts_features
 from levelprox.estimators._callbacks import available_if, fitting, updating, with_callbacks
-from levelprox.estimators._cross_validation import Choosing
-from levelprox.estimators._streaming import Streaming, counts_features
-from levelprox.estimators._targets import Regression
+from levelprox.estimators._cross_validation import BudgetChoiceMixin
+from levelprox.estimators._targets import RegressionMixin
 
 
 @dataclass(eq=False, repr=False)
-class SparseRegressor(Regression, Streaming):
+class SparseRegressor(RegressionMixin, SingleBudgetMixin):
     """Regression with at most k features, or under a level of a sparsity constraint.
 
     With z = X coef + intercept + offset, weights s and the loss ℓ it minimises
@@ -219,13 +219,13 @@ class SparseRegressor(Regression, Streaming):
             data, read = self._read(X, y, y_numeric=True, reset=not hasattr(self, "_stream"))
             target = self.loss_.check_targets(read, "y")
             weight = self._weights(sample_weight, data.shape[0])
-            return self._take_in(
+            return self._update(
                 data, weight, 1, lambda units: self._objective(units, target, weight, offset=offset, exposure=exposure)
             )
 
 
 @dataclass(eq=False, repr=False)
-class SparseRegressorCV(Regression, Choosing):
+class SparseRegressorCV(RegressionMixin, BudgetChoiceMixin):
     """SparseRegressor with the number of features, or the level, chosen from a grid.
 
     Every candidate is scored on the same folds. Levels of one fold are solved one after another, each starting from the
@@ -264,7 +264,7 @@ class SparseRegressorCV(Regression, Choosing):
     tol, max_iter, time_limit, subsolver, start
         As in `SparseRegressor`; `time_limit` is for each fit.
     checkpoint, resume
-        As in `SparseClassifier`; it has the scores of finished folds, and the state of the last fit.
+        As in `SparseClassifier`; the file has the scores of finished folds, and the state of the last fit.
     device, random_state, verbose, callback
         As in `SparseRegressor`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
 

@@ -1,4 +1,4 @@
-"""Whether the parts of a fitted model agree with one another: what a model that was read from a file must pass.
+"""Checks that the parts of a fitted model agree with one another, for models that are read from files.
 
 Types and shapes, finite coefficients, the budget: g(scale_ · coef_) ≤ level_, or at most level_ features; and that the
 certificate's figures are numbers and say the same as multiplier_ and status_. What depends on the data is checked by
@@ -45,7 +45,9 @@ FITTED: dict[str, Callable[[Any], bool]] = {
     "status_": lambda status: isinstance(status, Status),
     "message_": lambda message: isinstance(message, str),
     "n_iter_": lambda n: _is_count(n),
-    "history_": lambda told: isinstance(told, tuple) and all(_is_record(one) for one in told),
+    "history_": lambda records: (
+        isinstance(records, tuple) and all(isinstance(one, Record | SubsetRecord) and _is_typed(one) for one in records)
+    ),
     "n_samples_seen_": lambda n: isinstance(n, int | float) and n >= 0,
     "cv_results_": lambda results: isinstance(results, dict) and _is_table(results),
     "best_index_": lambda i: _is_count(i),
@@ -91,10 +93,10 @@ def _check_parts(model: Any) -> None:
 
 def _check_shapes(model: Any) -> None:
     d = model.n_features_in_
-    width = _width(model)
+    rows = () if not is_classifier(model) else (1,) if model.classes_.size == 2 else (model.classes_.size,)
     wanted = {
-        "coef_": (width, d) if is_classifier(model) else (d,),
-        "intercept_": (width,) if is_classifier(model) else (),
+        "coef_": (*rows, d),
+        "intercept_": rows,
         "scale_": (d,),
         "feature_names_in_": (d,),
         "feature_cost_": (d,),
@@ -112,13 +114,8 @@ def _check_shapes(model: Any) -> None:
         raise InvalidInputError("classes_ has a class twice")
 
 
-def _width(model: Any) -> int:
-    """How many coefficients a feature has."""
-    return 1 if not is_classifier(model) or model.classes_.size == 2 else int(model.classes_.size)
-
-
 def _check_budget(model: Any) -> None:
-    """Check what holds exactly for every model."""
+    """Check signs, the budget and what the certificate says of it, exactly."""
     weight = model._feature_weight(budget_of(model), model.n_features_in_)
     sizes = sizes_of(model)
     least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)
@@ -129,9 +126,9 @@ def _check_budget(model: Any) -> None:
         certificate = model.certificate_
         if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
             raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
-        told = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
-        if told != model.level_:
-            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {told!r}")
+        claimed = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
+        if claimed != model.level_:
+            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {claimed!r}")
     _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
     if hasattr(model, "constraint_"):
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
@@ -145,15 +142,18 @@ def _check_budget(model: Any) -> None:
 
 def _check_costs(model: Any, sizes: NDArray[np.float64]) -> None:
     """Check that the features of a model cost what it says, and no more than its budget."""
-    told = getattr(model, "certificate_", None)
+    claimed = getattr(model, "certificate_", None)
     if not hasattr(model, "budget_"):
-        if hasattr(model, "feature_cost_") or getattr(told, "budget", None) is not None:
+        if hasattr(model, "feature_cost_") or getattr(claimed, "budget", None) is not None:
             raise InvalidInputError("features have costs, and there is no budget_")
         return
     costs, chosen = Costs(model.feature_cost_, model.budget_), np.flatnonzero(sizes).tolist()
     if not costs.allows(chosen):
         raise InvalidInputError(f"the features cost {costs.spent(chosen)!r}, more than budget_ = {model.budget_!r}")
-    if not isinstance(told, SubsetCertificate) or (told.spent, told.budget) != (costs.spent(chosen), model.budget_):
+    if not isinstance(claimed, SubsetCertificate) or (claimed.spent, claimed.budget) != (
+        costs.spent(chosen),
+        model.budget_,
+    ):
         raise InvalidInputError("certificate_ has other costs than those of the features, or another budget")
 
 
@@ -166,71 +166,75 @@ _OF_FLOAT32 = 1e-2  # of a multiplier: certificate_ is of the rounded coefficien
 
 
 def _check_certificate(model: Any) -> None:
-    """Figures that are numbers, and agree with one another, with multiplier_ and with status_."""
-    told = model.certificate_
-    of_a_set = isinstance(told, SubsetCertificate)
-    unknown = _UNKNOWN if not told.examined and model.status_ in CUT_SHORT else ()
+    """Check that figures are numbers, and agree with one another, with multiplier_ and with status_."""
+    claimed = model.certificate_
+    of_a_set = isinstance(claimed, SubsetCertificate)
+    unknown = _UNKNOWN if not claimed.examined and model.status_ in CUT_SHORT else ()
     for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
-        if not np.isfinite(getattr(told, name)) and name not in unknown:
-            raise InvalidInputError(f"certificate_ has {name} = {getattr(told, name)!r}, which is no number")
-    if isinstance(told, SubsetCertificate):
-        _check_search(told)
-        named = with_name(told, getattr(model, "feature_names_in_", None)).addition_name
-        if told.addition_name not in (None, named):
-            raise InvalidInputError(f"certificate_ calls feature {told.addition} {told.addition_name!r}, not {named!r}")
+        if not np.isfinite(getattr(claimed, name)) and name not in unknown:
+            raise InvalidInputError(f"certificate_ has {name} = {getattr(claimed, name)!r}, which is no number")
+    if isinstance(claimed, SubsetCertificate):
+        _check_search(claimed)
+        named = with_name(claimed, getattr(model, "feature_names_in_", None)).addition_name
+        if claimed.addition_name not in (None, named):
+            raise InvalidInputError(
+                f"certificate_ calls feature {claimed.addition} {claimed.addition_name!r}, not {named!r}"
+            )
     else:
-        _check_residuals(told, model)
-    not_claimed = of_a_set and np.isnan(told.multiplier) and np.isnan(model.multiplier_)  # of a search cut short
-    if not (not_claimed or abs(model.multiplier_ - told.multiplier) <= _apart(model)):
-        raise InvalidInputError(f"multiplier_ = {model.multiplier_!r}, and certificate_ has {told.multiplier!r}")
+        _check_residuals(claimed, model)
+    not_claimed = of_a_set and np.isnan(claimed.multiplier) and np.isnan(model.multiplier_)  # of a search cut short
+    if not (not_claimed or abs(model.multiplier_ - claimed.multiplier) <= _apart(model)):
+        raise InvalidInputError(f"multiplier_ = {model.multiplier_!r}, and certificate_ has {claimed.multiplier!r}")
 
 
 def _apart(model: Any) -> float:
-    """How far multiplier_ may be from that of the certificate."""
-    told = model.certificate_
-    if model.coef_.dtype == np.float64 or isinstance(told, SubsetCertificate):
+    """Return how far multiplier_ may be from that of the certificate."""
+    claimed = model.certificate_
+    if model.coef_.dtype == np.float64 or isinstance(claimed, SubsetCertificate):
         return 0.0
-    return _OF_FLOAT32 * max(float(told.multiplier), float(told.scale) / float(model.constraint_.lam))
+    return _OF_FLOAT32 * max(float(claimed.multiplier), float(claimed.scale) / float(model.constraint_.lam))
 
 
-def _check_search(told: SubsetCertificate) -> None:
-    if not (np.isnan(told.multiplier) or 0 <= told.multiplier < np.inf):
-        raise InvalidInputError(f"certificate_ has multiplier = {told.multiplier!r}, which is no gain")
-    if np.isnan(told.multiplier) and told.addition is not None:
-        raise InvalidInputError(f"certificate_ says of feature {told.addition} that it gains most, but not how much")
-    if not 0 <= told.swaps.examined <= told.swaps.total:
-        raise InvalidInputError(f"{told.swaps.examined} of {told.swaps.total} swaps cannot be examined")
-    additions: Swaps | None = getattr(told, "additions", None)
+def _check_search(claimed: SubsetCertificate) -> None:
+    if not (np.isnan(claimed.multiplier) or 0 <= claimed.multiplier < np.inf):
+        raise InvalidInputError(f"certificate_ has multiplier = {claimed.multiplier!r}, which is no gain")
+    if np.isnan(claimed.multiplier) and claimed.addition is not None:
+        raise InvalidInputError(f"certificate_ says of feature {claimed.addition} that it gains most, but not how much")
+    if not 0 <= claimed.swaps.examined <= claimed.swaps.total:
+        raise InvalidInputError(f"{claimed.swaps.examined} of {claimed.swaps.total} swaps cannot be examined")
+    additions: Swaps | None = getattr(claimed, "additions", None)
     if additions is not None and not 0 <= additions.examined <= additions.total:
         raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
 
 
-def _check_residuals(told: Certificate, model: Any) -> None:
+def _check_residuals(claimed: Certificate, model: Any) -> None:
     exact = model.coef_.dtype == np.float64  # rounded ones may differ by more, which depends on the data
-    if exact and model.status_ is Status.SOLVED and not told.kkt <= model.tol:
-        raise InvalidInputError(f"status_ is solved, and the KKT residual {told.kkt!r} above tol = {model.tol!r}")
-    if told.examined and not 0 <= told.stationarity <= told.kkt * told.scale * (1 + _ROUNDING):
-        raise InvalidInputError(f"certificate_ has stationarity = {told.stationarity!r}, which its kkt does not allow")
-    product = told.multiplier * abs(told.slack)
-    if told.multiplier < 0 or not abs(told.complementarity - product) <= _ROUNDING * product:
-        raise InvalidInputError(f"certificate_ has complementarity = {told.complementarity!r}, not {product!r}")
-    if told.possible_gain is not None and not 0 <= told.possible_gain < np.inf:
-        raise InvalidInputError(f"certificate_ has possible_gain = {told.possible_gain!r}, which is no gain")
-    if told.near_epsilon is not None or told.near_delta is not None:
-        at_x = max(told.stationarity_squared, told.complementarity)
-        if not (told.near_epsilon is not None and 0 <= told.near_epsilon < at_x and 0 <= told.delta < np.inf):
-            raise InvalidInputError(f"certificate_ has near_epsilon = {told.near_epsilon!r}: at x it is {at_x!r}")
+    if exact and model.status_ is Status.SOLVED and not claimed.kkt <= model.tol:
+        raise InvalidInputError(f"status_ is solved, and the KKT residual {claimed.kkt!r} above tol = {model.tol!r}")
+    if claimed.examined and not 0 <= claimed.stationarity <= claimed.kkt * claimed.scale * (1 + _ROUNDING):
+        raise InvalidInputError(
+            f"certificate_ has stationarity = {claimed.stationarity!r}, which its kkt does not allow"
+        )
+    product = claimed.multiplier * abs(claimed.slack)
+    if claimed.multiplier < 0 or not abs(claimed.complementarity - product) <= _ROUNDING * product:
+        raise InvalidInputError(f"certificate_ has complementarity = {claimed.complementarity!r}, not {product!r}")
+    if claimed.possible_gain is not None and not 0 <= claimed.possible_gain < np.inf:
+        raise InvalidInputError(f"certificate_ has possible_gain = {claimed.possible_gain!r}, which is no gain")
+    if claimed.near_epsilon is not None or claimed.near_delta is not None:
+        at_x = max(claimed.stationarity_squared, claimed.complementarity)
+        if not (claimed.near_epsilon is not None and 0 <= claimed.near_epsilon < at_x and 0 <= claimed.delta < np.inf):
+            raise InvalidInputError(f"certificate_ has near_epsilon = {claimed.near_epsilon!r}: at x it is {at_x!r}")
 
 
 def budget_of(model: Any) -> Budget:
-    """What a fitted model was allowed."""
+    """Return the budget of a fitted model."""
     level = model.level_
     cost = getattr(model, "budget_", None)
     return Budget(level=level) if hasattr(model, "constraint_") else Budget(features=int(level), cost=cost)
 
 
 def sizes_of(model: Any) -> NDArray[np.float64]:
-    """|scale_ · coef_| of every feature: the length of its coefficients, where it has several."""
+    """Return |scale_ · coef_| of every feature: the length of its coefficients, where it has several."""
     with np.errstate(over="ignore", under="ignore"):
         inside = np.atleast_2d(model.coef_).astype(np.float64) * model.scale_
     return np.abs(inside[0]) if inside.shape[0] == 1 else group_norms(inside.T.ravel(), inside.shape[0])
@@ -271,14 +275,10 @@ def _is_finite(array: NDArray[Any]) -> bool:
 
 
 def _is_table(results: dict[Any, Any]) -> bool:
-    """Columns of one length, with their names."""
+    """Return whether results are columns of one length, with their names."""
     columns = results.values()
     right = all(isinstance(name, str) for name in results) and all(_is_vector(one, "biuf", True) for one in columns)
     return right and len({one.size for one in columns}) == 1
-
-
-def _is_record(one: object) -> bool:
-    return isinstance(one, Record | SubsetRecord) and _is_typed(one)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -295,7 +295,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _is_typed(one: Any) -> bool:
-    """Whether a dataclass holds what its annotations say."""
+    """Return whether the fields of a dataclass have the types of its annotations."""
     for field in fields(one):
         value = getattr(one, field.name)
         types = tuple(kind for word in str(field.type).split(" | ") for kind in _TYPES[word])

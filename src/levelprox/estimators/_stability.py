@@ -26,6 +26,7 @@ from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import real, whole
 from levelprox.designs import Design
+from levelprox.estimators._budget_fits import fits_under, prepared
 from levelprox.estimators._callbacks import (
     Share,
     check_verbose_and_callback,
@@ -35,7 +36,6 @@ from levelprox.estimators._callbacks import (
 from levelprox.estimators._claims import RefittableFit, task_of
 from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fold_fits import fits_under, prepared
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted, warn

@@ -1,4 +1,4 @@
-"""Recompute what a fit of at most k features claims: every figure of its `SubsetCertificate`.
+"""Recompute the claims of a fit with at most k features: every figure of its `SubsetCertificate`.
 
 The claim that no further feature gains more is recomputed by refits: of all features outside the model, or, where that
 is much work, of those with the largest gradients relative to the size of their columns. How many were refitted is part
@@ -85,59 +85,61 @@ class SubsetClaims(RefittableFit):
 
     def claims(self, prove: bool) -> list[Claim]:
         """Return one claim for each figure; `prove` refits all further features and examines all swaps."""
-        told: SubsetCertificate = self.model.certificate_
+        claimed: SubsetCertificate = self.model.certificate_
         count = self.counted.size
-        stationarity = self._stationarity_claim(told.stationarity)
+        stationarity = self._stationarity_claim(claimed.stationarity)
         return [
-            self.psi_claim(told.psi),
-            Claim("features", told.n_nonzero, count, count == told.n_nonzero and count <= told.k),
-            Claim("at most k", told.k, int(self.model.level_), told.k == self.model.level_),
-            *self._cost_claims(told),
+            self.psi_claim(claimed.psi),
+            Claim("features", claimed.n_nonzero, count, count == claimed.n_nonzero and count <= claimed.k),
+            Claim("at most k", claimed.k, int(self.model.level_), claimed.k == self.model.level_),
+            *self._cost_claims(claimed),
             *self.sign_claims(),
             stationarity,
-            *self._gain_claims(told, prove),
-            self._swap_claim(told, prove),
+            *self._gain_claims(claimed, prove),
+            self._swap_claim(claimed, prove),
             self._status_claim(stationarity),
             *(
-                Claim(field.name, str(getattr(told, field.name)), None, None)
-                for field in fields(told)
+                Claim(field.name, str(getattr(claimed, field.name)), None, None)
+                for field in fields(claimed)
                 if field.name not in _COMPARED
             ),
         ]
 
-    def _cost_claims(self, told: SubsetCertificate) -> list[Claim]:
+    def _cost_claims(self, claimed: SubsetCertificate) -> list[Claim]:
         """Compare what the features cost, by an exact sum, and the budget."""
         if self.costs is None:
             return []
         chosen = self.counted.tolist()
         spent = self.costs.spent(chosen)
         return [
-            Claim("cost", told.spent, spent, spent == told.spent and self.costs.allows(chosen)),
-            Claim("budget", told.budget, self.model.budget_, told.budget == self.model.budget_),
+            Claim("cost", claimed.spent, spent, spent == claimed.spent and self.costs.allows(chosen)),
+            Claim("budget", claimed.budget, self.model.budget_, claimed.budget == self.model.budget_),
         ]
 
-    def _stationarity_claim(self, told: float) -> Claim:
+    def _stationarity_claim(self, claimed: float) -> Claim:
         """Compare dist∞(0, ∂ψ) over the features of the fit; with kinks or float32, see what a refit gains."""
-        if math.isinf(told) and self.model.status_ in CUT_SHORT:  # a limit left no time for it
+        if math.isinf(claimed) and self.model.status_ in CUT_SHORT:  # a limit left no time for it
             return Claim("stationarity", None, None, None)
         rounded = self.model.coef_.dtype == np.float32  # it was measured before coefficients were rounded
         if rounded or not self.problem.objective.smooth:  # off the kinks slopes say nothing
             left = self.psi - self._refitted(self.own)
             holds: bool | None = left <= self._gain_tolerance()
-            if not holds and self.model.status_ in CUT_SHORT and told > self._solved_stationarity():
+            if not holds and self.model.status_ in CUT_SHORT and claimed > self._solved_stationarity():
                 holds = None  # stationarity is not claimed, and the gain of a refit does not determine it
             if holds and left > self._agreement():
                 holds = None  # what rounding hides is neither refuted nor confirmed
-            return Claim("stationarity", told, f"loss within {max(left, 0.0):.1e}", holds)
+            return Claim("stationarity", claimed, f"loss within {max(left, 0.0):.1e}", holds)
         largest = relative_stationarity(self.problem, self.x, self.own, self.null)
         allowed = self.residual_tolerance(float(np.finfo(np.float64).eps))
-        if largest > told + allowed and self.model.status_ in CUT_SHORT:
+        if largest > claimed + allowed and self.model.status_ in CUT_SHORT:
             largest = relative_stationarity(self.problem, self.x, self.own, self.null_of_the_run())
-        if largest > told + allowed and math.isfinite(told):  # products may cancel in margins: then it is rounding
+        if largest > claimed + allowed and math.isfinite(
+            claimed
+        ):  # products may cancel in margins: then it is rounding
             left = max(self.psi - self._refitted(self.own), 0.0)
             if left <= self._rounding_of_psi + _LAST_ULPS * float(np.finfo(np.float64).eps) * abs(self.psi):
-                return Claim("stationarity", told, f"{largest:.10g}, loss within {left:.1e}", True)
-        return Claim("stationarity", told, largest, largest <= told + allowed < math.inf)
+                return Claim("stationarity", claimed, f"{largest:.10g}, loss within {left:.1e}", True)
+        return Claim("stationarity", claimed, largest, largest <= claimed + allowed < math.inf)
 
     def _status_claim(self, stationarity: Claim) -> Claim:
         """Check that a solved fit is stationary: other statuses cannot be checked from the data."""
@@ -183,45 +185,45 @@ class SubsetClaims(RefittableFit):
             rounding = _PERFECT_ULPS * self.exact_refits(self.own, self.fit, lambda: _REFIT_SECONDS).rounding
         return rounding if self.psi <= rounding < math.inf else 0.0
 
-    def _gain_claims(self, told: SubsetCertificate, prove: bool) -> list[Claim]:
+    def _gain_claims(self, claimed: SubsetCertificate, prove: bool) -> list[Claim]:
         """Compare what one more feature gains, and whether it is the best one."""
         gain, best = "one more would gain", "best addition"
-        if math.isnan(told.multiplier):  # a limit ended the fit before this was examined
-            nothing = math.isnan(self.model.multiplier_) and told.addition is None
+        if math.isnan(claimed.multiplier):  # a limit ended the fit before this was examined
+            nothing = math.isnan(self.model.multiplier_) and claimed.addition is None
             return [Claim(gain, None, None, None if nothing else False)]
-        if self.model.multiplier_ != told.multiplier:
-            return [Claim(gain, told.multiplier, f"multiplier_ = {self.model.multiplier_:.10g}", False)]
-        if told.addition is None and told.multiplier != 0:
-            return [Claim(gain, told.multiplier, "no feature is named", False)]
-        if told.addition is not None and told.addition not in self._outside():
-            return [Claim(gain, told.multiplier, f"feature {told.addition} cannot be added", False)]
-        found = self._additions(told.addition, prove)
-        named = "no feature" if told.addition is None else found.names.called(told.addition)
-        if told.addition_name is not None and named != repr(told.addition_name):
-            return [Claim(best, repr(told.addition_name), named, False)]
+        if self.model.multiplier_ != claimed.multiplier:
+            return [Claim(gain, claimed.multiplier, f"multiplier_ = {self.model.multiplier_:.10g}", False)]
+        if claimed.addition is None and claimed.multiplier != 0:
+            return [Claim(gain, claimed.multiplier, "no feature is named", False)]
+        if claimed.addition is not None and claimed.addition not in self._outside():
+            return [Claim(gain, claimed.multiplier, f"feature {claimed.addition} cannot be added", False)]
+        found = self._additions(claimed.addition, prove)
+        named = "no feature" if claimed.addition is None else found.names.called(claimed.addition)
+        if claimed.addition_name is not None and named != repr(claimed.addition_name):
+            return [Claim(best, repr(claimed.addition_name), named, False)]
         tolerance = self._gain_tolerance(found.gain)
-        is_best = self._is_best(told, found, tolerance)
-        if told.addition is None:
-            return [Claim(gain, told.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
-        apart = abs(found.claimed_gain - told.multiplier)
+        is_best = self._is_best(claimed, found, tolerance)
+        if claimed.addition is None:
+            return [Claim(gain, claimed.multiplier, found.gain, is_best), Claim(best, named, str(found), is_best)]
+        apart = abs(found.claimed_gain - claimed.multiplier)
         right: bool | None = apart <= tolerance < math.inf
-        additions: Swaps | None = getattr(told, "additions", None)
-        more = found.claimed_gain > told.multiplier and additions is not None and not additions.proved
-        possible = found.claimed_gain < told.multiplier <= found.claimed_most + tolerance
+        additions: Swaps | None = getattr(claimed, "additions", None)
+        more = found.claimed_gain > claimed.multiplier and additions is not None and not additions.proved
+        possible = found.claimed_gain < claimed.multiplier <= found.claimed_most + tolerance
         if not right and (more or possible or not self._is_convex()):
             right = None  # refits that are not known to be optimal may end at another minimum
         if right and apart > self._agreement(found.gain):
             right = None
-        return [Claim(gain, told.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
+        return [Claim(gain, claimed.multiplier, found.claimed_gain, right), Claim(best, named, str(found), is_best)]
 
-    def _is_best(self, told: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
-        """Whether no further feature gains more than claimed; None where not all were refitted or rounding hides it."""
-        additions: Swaps | None = getattr(told, "additions", None)
+    def _is_best(self, claimed: SubsetCertificate, found: _Additions, tolerance: float) -> bool | None:
+        """Return whether no feature gains more than claimed; None where not all were refitted or rounding hides it."""
+        additions: Swaps | None = getattr(claimed, "additions", None)
         if additions is not None and additions.total not in self._addition_totals():
             return False
-        if found.gain > told.multiplier + tolerance:  # only of a claim about all features is this a contradiction
+        if found.gain > claimed.multiplier + tolerance:  # only of a claim about all features is this a contradiction
             return False if self._is_convex() and (additions is None or additions.proved) else None
-        if found.gain > told.multiplier + self._agreement(found.gain):
+        if found.gain > claimed.multiplier + self._agreement(found.gain):
             return None
         return True if found.refitted == found.total else None
 
@@ -232,9 +234,6 @@ class SubsetClaims(RefittableFit):
             return {outside}
         unused = max(int(self.model.level_) - self.counted.size, 0)
         return set(range(max(outside - unused, 0), outside + 1))
-
-    def _names(self) -> FeatureNames:
-        return FeatureNames.of(self.model, self.model.n_features_in_)
 
     def _is_convex(self) -> bool:
         return cast(Model, self.problem.objective).convex_start is None
@@ -247,7 +246,7 @@ class SubsetClaims(RefittableFit):
 
     def _additions(self, named: int | None, prove: bool) -> _Additions:
         """Refit with each further feature, the most promising and the named one first."""
-        outside = self._outside()
+        outside, names = self._outside(), FeatureNames.of(self.model, self.model.n_features_in_)
         size = cast(Model, self.task.objective).column_magnitudes()[:: self.problem.width][outside]
         slope = self.problem.sizes(self.gradient)[outside]
         promise = np.where(size > 0, slope / np.where(size > 0, size, 1.0), 0.0)
@@ -260,7 +259,7 @@ class SubsetClaims(RefittableFit):
             best = max(best, (self.psi - psi, j), key=lambda pair: pair[0])
             if j == named:
                 claimed, claimed_most = self.psi - psi, self.psi - least
-        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, self._names())
+        return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, names)
 
     def _most_refits(self) -> int:
         """Return how many refits are done without `prove`."""
@@ -269,18 +268,18 @@ class SubsetClaims(RefittableFit):
         one *= 1 if objective.smooth else _KINKED_REFIT
         return max(_FEWEST_REFITS, _REFIT_WORK // one)
 
-    def _swap_claim(self, told: SubsetCertificate, prove: bool) -> Claim:
+    def _swap_claim(self, claimed: SubsetCertificate, prove: bool) -> Claim:
         """Examine swaps again on request; else only their number."""
-        name, said = "swaps", str(told.swaps)
+        name, said = "swaps", str(claimed.swaps)
         least, most = self.counted.size, int(self.model.level_)
         free = self.task.standardization.scale.size - (0 if self.task.keep is None else self.task.keep.size)
         totals = {inside * (free - inside) for inside in range(least, min(most, free) + 1)}  # some may be in it and 0
         if self.costs is not None:
             totals = {self.costs.count_swaps(self.own, self.counted)}
-        uncounted = replace(told.swaps, within_budget=False) == Swaps(0, 0)
+        uncounted = replace(claimed.swaps, within_budget=False) == Swaps(0, 0)
         if uncounted and 0 not in totals and self.model.status_ is not Status.SOLVED:
             return Claim(name, None, None, None)  # the search was cut short before it counted them
-        if told.swaps.total not in totals or not 0 <= told.swaps.examined <= told.swaps.total:
+        if claimed.swaps.total not in totals or not 0 <= claimed.swaps.examined <= claimed.swaps.total:
             there = least * (free - least) if self.costs is None else max(totals)
             return Claim(name, said, f"there are {there}", False)
         if not prove:
@@ -302,5 +301,5 @@ class SubsetClaims(RefittableFit):
         if another and found.psi < start - tolerance:
             beyond_rounding = found.psi < start - tolerance - self._rounding_of_psi
             words = f"swaps lower the loss to {found.psi:.10g}"
-            return Claim(name, said, words, False if told.swaps.proved and beyond_rounding else None)
+            return Claim(name, said, words, False if claimed.swaps.proved and beyond_rounding else None)
         return Claim(name, said, str(found.swaps), True if found.swaps.proved else None)

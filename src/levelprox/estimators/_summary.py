@@ -1,7 +1,4 @@
-"""Text about a fitted model: summary, print, and stability of its selection.
-
-What a notebook shows of an estimator: scikit-learn's diagram and, once it is fitted, the certificate below it.
-"""
+"""Summaries of fitted models: `summary`, `print`, `stability`, and the HTML of notebooks."""
 
 from __future__ import annotations
 
@@ -40,11 +37,11 @@ _WITHOUT_DATA = (
 )
 
 
-class Summarising:
+class SummaryMixin:
     """A fitted model that can be read."""
 
     def __str__(self) -> str:
-        """The estimator as scikit-learn shows it and, once it is fitted, its features and how the fit ended."""
+        """Return the estimator as scikit-learn shows it and, once it is fitted, its features and how the fit ended."""
         return "\n".join([repr(self), *fitted_words(self)]) if hasattr(self, "coef_") else repr(self)
 
     def summary(
@@ -285,14 +282,14 @@ _MORE = (
 )
 
 
-class NotebookCard:
+class NotebookMixin:
     """The hooks of notebooks, under the names that scikit-learn has had for them since 1.6.
 
     `sklearn.set_config(display="text")` turns HTML off, as everywhere.
     """
 
     def _html_repr(self) -> str:
-        """The diagram, with the card below."""
+        """Return the diagram, with the certificate below."""
         diagram = str(estimator_html_repr(self))
         return diagram + certificate_html(self) + _MORE if hasattr(self, "certificate_") else diagram
 

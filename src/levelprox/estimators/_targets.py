@@ -41,7 +41,7 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRest
 _MULTI_CLASS = ("auto", "softmax", "ovr")
 
 
-def _has_probabilities(model: Classification) -> bool:
+def _has_probabilities(model: ClassificationMixin) -> bool:
     """Return whether the loss is a likelihood; raise with the reason if not."""
     if not isinstance(model.loss_, Logistic):
         raise AttributeError(
@@ -52,8 +52,8 @@ def _has_probabilities(model: Classification) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class Classification(ClassifierMixin, SparseLinearModel):
-    """A classifier's side of a sparse linear model."""
+class ClassificationMixin(ClassifierMixin, SparseLinearModel):
+    """A sparse linear model of classes."""
 
     loss: str | Loss = "logistic"
     _: KW_ONLY
@@ -132,12 +132,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
     def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
         self.classes_ = np.unique(y)
         self._check_two()
-        return (
-            y,
-            with_class_weight(self.class_weight, self.classes_, y, weight),
-            1.0,
-            1 if self.classes_.size == 2 else self.classes_.size,
-        )
+        return y, self._weighted(y, weight), 1.0, 1 if self.classes_.size == 2 else self.classes_.size
 
     def _prepare_source(self, samples: RemoteSamples) -> Prepared:
         loss, intercept = self.loss_, boolean("fit_intercept", self.fit_intercept)
@@ -175,6 +170,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
         return np.asarray(y)
 
     def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        if self.class_weight is None:
+            return weight
         return with_class_weight(self.class_weight, self.classes_, y, weight)
 
     def _sample_count(self, samples: Samples | RemoteSamples) -> float:
@@ -243,7 +240,7 @@ class Classification(ClassifierMixin, SparseLinearModel):
             raise InvalidInputError(f"y has the class {label!r} at index {i}, which is none of {classes}")
         if isinstance(self.class_weight, str):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
-        return with_class_weight(self.class_weight, self.classes_, y, weight)
+        return self._weighted(y, weight)
 
     def _same_classes(self, known: NDArray[Any] | None) -> bool:
         """Return whether the last fit, if any, had these classes, so that its coefficients are of use."""
@@ -270,8 +267,8 @@ class Classification(ClassifierMixin, SparseLinearModel):
 
 
 @dataclass(eq=False, repr=False)
-class Regression(RegressorMixin, SparseLinearModel):
-    """A regressor's side of a sparse linear model."""
+class RegressionMixin(RegressorMixin, SparseLinearModel):
+    """A sparse linear model of numbers."""
 
     loss: str | Loss = "squared"
 

@@ -22,7 +22,7 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -47,7 +47,7 @@ from levelprox.result import Record, Status
 from levelprox.subset.result import Additions, SubsetCertificate, SubsetRecord, Swaps
 
 
-class Saving:
+class SaveMixin:
     """A model that can be written to a file."""
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -83,7 +83,7 @@ class Saving:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model that `save` has written.
+    """Return the model that `save` has written.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
-    """The model of a file, and what the file says about its making; errors as of `load`."""
+    """Return the model of a file, and the versions that wrote it; errors as of `load`."""
     name = _called(path)
     with Path(path).open("rb") as file:
         begin = file.read(container.FIRST_BYTES)
@@ -127,7 +127,7 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def _called(path: str | os.PathLike[str]) -> str:
-    """What errors call a file; nothing in its name can pretend to be another line."""
+    """Return the name of a file for errors, in one line."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in os.fsdecode(path))
 
 
@@ -159,14 +159,14 @@ class Columns:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Columns | NDArray[Any]:
-        """The same in less memory; the array itself where that is not less, or not the same."""
+        """Return the same in less memory; the array itself where that is not less, or not the same."""
         columns = np.flatnonzero(np.any(np.atleast_2d(array), axis=0))
         found = cls(array.shape, columns, array[..., columns])
         smaller = columns.nbytes + found.values.nbytes < array.nbytes
         return found if smaller and found.whole().tobytes() == array.tobytes() else array
 
     def whole(self) -> NDArray[Any]:
-        """The array."""
+        """Return the array."""
         if np.any(np.diff(self.columns, prepend=-1) <= 0):
             raise ValueError("its columns are not in ascending order")
         array = np.zeros(self.shape, self.values.dtype)
@@ -201,14 +201,14 @@ class ModelFile:
 
 
 def packed(model: Any) -> container.Contents:
-    """What a file of this model holds."""
+    """Return the contents of a file of this model."""
     fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
     data, preprocessing = fitted.pop("data_fingerprint_", None), fitted.pop("preprocessing_", None)
     fitted["coef_"] = Columns.of(fitted["coef_"])
     fitted["intercept_"] = np.asarray(fitted["intercept_"])
-    told = {"class": type(model).__name__, "parameters": _parameters(model), "fitted": fitted}
+    document = {"class": type(model).__name__, "parameters": _parameters(model), "fitted": fitted}
     try:
-        text, arrays = plain.encode(told, _KINDS)
+        text, arrays = plain.encode(document, _KINDS)
     except TypeError as error:
         raise InvalidInputError(f"the fitted model cannot be stored without pickle: {error}") from error
     versions = {
@@ -226,7 +226,7 @@ def packed(model: Any) -> container.Contents:
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """All parameters that can be stored; where one cannot and matters, an error that names it."""
+    """Return the parameters that can be stored; raise an error that names one that cannot and matters."""
     kept = {}
     for name, given in model.get_params(deep=False).items():
         if name in _OF_A_RUN:
@@ -248,7 +248,7 @@ def _parameters(model: Any) -> dict[str, Any]:
 
 
 def _simple(value: Any) -> Any:
-    """What is like a list or an array, as one."""
+    """Return what is like a list or an array, as one."""
     if isinstance(value, range):
         return list(value)
     like_array = hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic)
@@ -256,7 +256,7 @@ def _simple(value: Any) -> Any:
 
 
 def unpacked(contents: container.Contents, name: str) -> ModelFile:
-    """The model of a file, put together; `name` is what the file is called in errors."""
+    """Return the model of a file; `name` is the name of the file in errors."""
     about = contents.metadata
     if about.get("format") != FORMAT:
         raise FileFormatError(f"{name}: this is no model, but a {about.get('format', 'file of another kind')!r:.60}")
@@ -265,18 +265,18 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
     if not about.keys() <= _METADATA:
         raise FileFormatError(f"{name}: the metadata hold {sorted(about.keys() - _METADATA)}, which are unknown")
     arrays = _Noting(contents.arrays)
-    told = plain.decode(about.get("model", ""), arrays, _KINDS, name)
+    document = plain.decode(about.get("model", ""), arrays, _KINDS, name)
     if arrays.keys() != arrays.used:
         raise FileFormatError(f"{name}: nothing refers to the arrays {sorted(arrays.keys() - arrays.used)}")
-    match told:
+    match document:
         case {"class": str(kind), "parameters": dict(parameters), "fitted": dict(fitted), **rest} if not rest:
             model = _built(kind, parameters, fitted, name)
         case _:
             raise FileFormatError(f"{name}: the JSON of the model must have a class, parameters and fitted attributes")
     if "data" in about:
-        model.data_fingerprint_ = _fingerprint(_json(about, "data", name), name)
+        model.data_fingerprint_ = _part(about, "data", name, "fingerprint of the data", _fingerprint)
     if "preprocessing" in about:
-        model.preprocessing_ = _preprocessing(_json(about, "preprocessing", name), name)
+        model.preprocessing_ = _part(about, "preprocessing", name, "preprocessing", Preprocessing.of_dict)
     return ModelFile(model, versions)
 
 
@@ -312,23 +312,17 @@ def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: 
 
 
 def _whole(coef: object, fitted: dict[str, Any], name: str) -> object:
-    """All of coef_; not before it is known that there are as many features and classes."""
+    """Return all of coef_, once its shape is that of the features and classes."""
     if not isinstance(coef, Columns):
         return coef
     try:
-        wanted = _shape(fitted.get("scale_"), fitted.get("classes_"))
+        d, classes = int(fitted["scale_"].size), fitted.get("classes_")
+        wanted = (d,) if classes is None else (1 if classes.size == 2 else int(classes.size), d)
         if coef.shape != wanted:
             raise ValueError(f"it is of shape {coef.shape}, and {wanted} is expected by scale_ and classes_")
         return coef.whole()
     except (AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise FileFormatError(f"{name}: coef_ cannot be built: {error}") from error
-
-
-def _shape(scale: Any, classes: Any) -> tuple[int, ...]:
-    """Of coefficients for so many columns: a row for each of several classes."""
-    if classes is None:
-        return (int(scale.size),)
-    return 1 if classes.size == 2 else int(classes.size), int(scale.size)
 
 
 def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str) -> None:
@@ -353,15 +347,14 @@ def _json(about: Mapping[str, str], key: str, name: str) -> dict[str, Any]:
     return found
 
 
-def _preprocessing(told: dict[str, Any], name: str) -> Preprocessing:
+def _part(about: Mapping[str, str], key: str, name: str, what: str, build: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return an object of the metadata, built from its JSON."""
+    document = _json(about, key, name)
     try:
-        return Preprocessing.of_dict(told)
-    except ValueError as error:
-        raise FileFormatError(f"{name}: the preprocessing is not one: {error}") from error
+        return build(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{name}: the {what} is not one: {error}") from error
 
 
-def _fingerprint(told: dict[str, Any], name: str) -> Fingerprint:
-    try:
-        return Fingerprint(**{**told, "shape": tuple(told["shape"])})
-    except (KeyError, TypeError) as error:
-        raise FileFormatError(f"{name}: the fingerprint of the data is not one: {error}") from error
+def _fingerprint(document: dict[str, Any]) -> Fingerprint:
+    return Fingerprint(**{**document, "shape": tuple(document["shape"])})

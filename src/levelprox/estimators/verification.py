@@ -1,4 +1,4 @@
-"""Whether what a fitted model claims of itself holds: all of it recomputed from data that are brought along.
+"""Claims of a fitted model, recomputed from data.
 
 Claimed are the figures of `certificate_`, the constraint, the status and the scale of the columns. Coefficients,
 intercept and scale_ are the model's; ψ, its gradient, the null fit and the columns' deviations are recomputed:
@@ -157,151 +157,148 @@ class LevelClaims(RecomputedFit):
 
     def claims(self) -> list[Claim]:
         """Return one claim for each figure."""
-        told: Certificate = self.model.certificate_
+        claimed: Certificate = self.model.certificate_
         found = self._figures()
         if self.model.status_ not in CUT_SHORT:
             return found
-        if not told.examined:
+        if not claimed.examined:
             return [replace(one, claimed=None, holds=None) if one.name in _OF_A_GRADIENT else one for one in found]
         if not any(one.holds is False and one.name in _OF_A_GRADIENT for one in found):
             return found
-        self.null = self.null_of_the_run(told.scale)
+        self.null = self.null_of_the_run(claimed.scale)
         found = self._figures()
-        if not told.n_nonzero:
+        if not claimed.n_nonzero:
             return found
         return [replace(one, holds=None) if one.name in _OF_THE_NULL_FIT else one for one in found]
 
     def _figures(self) -> list[Claim]:
-        told: Certificate = self.model.certificate_
+        claimed: Certificate = self.model.certificate_
+        ours, theirs = self.model.constraint_, self.task.constraint
         found = certify(self.problem, self.x, self.null, seconds=_SUBGRADIENT_SECONDS)
         allowed = self.residual_tolerance(np.finfo(np.float64).eps)
         g = min(found.g, self.problem.constraint.value(self.problem.sizes(self.x), self.problem.weights))
-        within_level = g <= told.level and told.infeasibility == 0  # signs have a separate row
+        within_level = g <= claimed.level and claimed.infeasibility == 0  # signs have a separate row
         return [
-            self.psi_claim(told.psi),
-            Claim("constraint g", told.g, found.g, close(found.g, told.g, told.level) and within_level),
-            Claim("level η", told.level, self.model.level_, told.level == self.model.level_),
-            Claim("room η − g", told.slack, found.slack, close(found.slack, told.slack, told.level)),
+            self.psi_claim(claimed.psi),
+            Claim("constraint g", claimed.g, found.g, close(found.g, claimed.g, claimed.level) and within_level),
+            Claim("level η", claimed.level, self.model.level_, claimed.level == self.model.level_),
+            Claim("room η − g", claimed.slack, found.slack, close(found.slack, claimed.slack, claimed.level)),
             *self.sign_claims(),
-            Claim("features", told.n_nonzero, found.n_nonzero, told.n_nonzero == found.n_nonzero),
-            self._kkt_claim(told, found, allowed),
-            self._possible_gain_claim(told, found, allowed),
-            *self._stationarity_claims(told, found, allowed * told.scale),
-            self._multiplier_claim(told, found, allowed),
-            self._complementarity_claim(told, found, allowed),
-            *self._neighbour_claims(told),
-            self._scale_claim(told),
-            self._degenerate_claim(told, found),
-            self._dual_bound_claim(told, found),
-            Claim("error of the gradient", told.gradient_error, found.gradient_error, told.gradient_error == 0),
-            self._constraint_claim(),
+            Claim("features", claimed.n_nonzero, found.n_nonzero, claimed.n_nonzero == found.n_nonzero),
+            self._kkt_claim(claimed, found, allowed),
+            self._possible_gain_claim(claimed, found, allowed),
+            *self._stationarity_claims(claimed, found, allowed * claimed.scale),
+            self._multiplier_claim(claimed, found, allowed),
+            self._complementarity_claim(claimed, found, allowed),
+            *self._neighbour_claims(claimed),
+            self._scale_claim(claimed),
+            self._degenerate_claim(claimed, found),
+            self._dual_bound_claim(claimed, found),
+            Claim("error of the gradient", claimed.gradient_error, found.gradient_error, claimed.gradient_error == 0),
+            Claim("constraint", repr(ours), repr(theirs), _same_numbers(ours, theirs)),
             self._status_claim(found, allowed),
             *(
-                Claim(field.name, str(getattr(told, field.name)), None, None)
-                for field in fields(told)
+                Claim(field.name, str(getattr(claimed, field.name)), None, None)
+                for field in fields(claimed)
                 if field.name not in _COMPARED
             ),
         ]
 
-    def _kkt_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+    def _kkt_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare the residual, which a solved fit has within tol.
 
         Version 0.1 measured it in other units: there a larger one is no contradiction.
         """
-        enough = math.isfinite(told.kkt)
+        enough = math.isfinite(claimed.kkt)
         if self.model.status_ is Status.SOLVED:
-            enough = told.kkt <= self.model.tol + self._float32_tolerance()
-        holds: bool | None = enough and found.kkt <= told.kkt + allowed
-        if enough and not holds and _is_of_version_0_1(told):
+            enough = claimed.kkt <= self.model.tol + self._float32_tolerance()
+        holds: bool | None = enough and found.kkt <= claimed.kkt + allowed
+        if enough and not holds and _is_of_version_0_1(claimed):
             holds = None
-        return Claim("KKT residual", told.kkt, found.kkt, holds)
+        return Claim("KKT residual", claimed.kkt, found.kkt, holds)
 
-    def _possible_gain_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+    def _possible_gain_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare the possible gain, up to the effect of rounded coefficients on residuals and ψ."""
-        if told.possible_gain is None or found.possible_gain is None:
-            return Claim("possible gain", told.possible_gain, None, None)
-        of_residuals = (allowed * told.scale) ** 2 / self.problem.objective.curvature
-        most = 2 * told.possible_gain + NULL_TOLERANCE * abs(self.null.psi) + self.x.size * of_residuals
-        return Claim("possible gain", told.possible_gain, found.possible_gain, found.possible_gain <= most)
+        if claimed.possible_gain is None or found.possible_gain is None:
+            return Claim("possible gain", claimed.possible_gain, None, None)
+        of_residuals = (allowed * claimed.scale) ** 2 / self.problem.objective.curvature
+        most = 2 * claimed.possible_gain + NULL_TOLERANCE * abs(self.null.psi) + self.x.size * of_residuals
+        return Claim("possible gain", claimed.possible_gain, found.possible_gain, found.possible_gain <= most)
 
-    def _scale_claim(self, told: Certificate) -> Claim:
+    def _scale_claim(self, claimed: Certificate) -> Claim:
         """Compare the scale of residuals; in version 0.1 it is the largest derivative at the null fit."""
         found = self.null.scale
-        if _is_of_version_0_1(told) and not close(found, told.scale, told.scale):
+        if _is_of_version_0_1(claimed) and not close(found, claimed.scale, claimed.scale):
             assert self.null.gradient is not None
             found = float(np.max(self.problem.sizes(self.null.gradient), initial=0.0))
-        return Claim("scale of the gradient", told.scale, found, close(found, told.scale, told.scale))
+        return Claim("scale of the gradient", claimed.scale, found, close(found, claimed.scale, claimed.scale))
 
     def _float32_tolerance(self) -> float:
         """Return the difference between a fit in float64 and its coefficients in float32, those of certificate_."""
         kind = self.model.coef_.dtype
         return 0.0 if kind == np.float64 else self.residual_tolerance(float(np.finfo(kind).eps))
 
-    def _stationarity_claims(self, told: Certificate, found: Certificate, allowed: float) -> list[Claim]:
+    def _stationarity_claims(self, claimed: Certificate, found: Certificate, allowed: float) -> list[Claim]:
         """Compare dist∞ and dist₂²; where kinks leave a choice of subgradients, with what the residual allows."""
-        most = told.kkt * told.scale * (1 + RELATIVE_TOLERANCE)
-        bound = told.stationarity if self.problem.objective.smooth else most
-        largest = found.stationarity <= bound + allowed and told.stationarity <= most
+        most = claimed.kkt * claimed.scale * (1 + RELATIVE_TOLERANCE)
+        bound = claimed.stationarity if self.problem.objective.smooth else most
+        largest = found.stationarity <= bound + allowed and claimed.stationarity <= most
         # dist₂ is in the units of x: more than dist∞ by the size of the largest column, too.
         scale = self.problem.objective.feature_scale
         size = math.sqrt(self.x.size) * (1.0 if scale is None else scale.largest)
-        length = math.sqrt(told.stationarity_squared) if self.problem.objective.smooth else size * most
+        length = math.sqrt(claimed.stationarity_squared) if self.problem.objective.smooth else size * most
         squared = math.sqrt(found.stationarity_squared) <= length + size * allowed
-        longest = size * told.stationarity * (1 + RELATIVE_TOLERANCE)
-        squared = squared and math.sqrt(told.stationarity_squared) <= longest
+        longest = size * claimed.stationarity * (1 + RELATIVE_TOLERANCE)
+        squared = squared and math.sqrt(claimed.stationarity_squared) <= longest
         return [
-            Claim("stationarity", told.stationarity, found.stationarity, largest),
-            Claim("stationarity²", told.stationarity_squared, found.stationarity_squared, squared),
+            Claim("stationarity", claimed.stationarity, found.stationarity, largest),
+            Claim("stationarity²", claimed.stationarity_squared, found.stationarity_squared, squared),
         ]
 
-    def _multiplier_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+    def _multiplier_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare the multiplier; where the loss has kinks it depends on which subgradient is found."""
-        ours, theirs = found.multiplier, told.multiplier
+        ours, theirs = found.multiplier, claimed.multiplier
         right = close(ours, theirs, max(abs(ours), abs(theirs)), self._multiplier_tolerance(allowed))
         unit = max(abs(theirs), self.null.scale / self.problem.constraint.lam)
         apart = abs(self.model.multiplier_ - theirs)
         same = apart <= _MULTIPLIER_FACTOR * self._float32_tolerance() * unit
-        return Claim("multiplier y", theirs, ours, right and same and told.active == (theirs > 0))
+        return Claim("multiplier y", theirs, ours, right and same and claimed.active == (theirs > 0))
 
-    def _complementarity_claim(self, told: Certificate, found: Certificate, allowed: float) -> Claim:
+    def _complementarity_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
         """Compare y |g − η|, in which y is off by as much as above, and g by as much as g."""
-        ours, theirs = found.complementarity, told.complementarity
+        ours, theirs = found.complementarity, claimed.complementarity
         tolerance = self._multiplier_tolerance(allowed) * max(ours, theirs)
-        tolerance += RELATIVE_TOLERANCE * told.multiplier * told.level
+        tolerance += RELATIVE_TOLERANCE * claimed.multiplier * claimed.level
         return Claim("complementarity", theirs, ours, abs(ours - theirs) <= tolerance < math.inf)
 
     def _multiplier_tolerance(self, allowed: float) -> float:
         return _MULTIPLIER_FACTOR * allowed if self.problem.objective.smooth else _KINKED_MULTIPLIER
 
-    def _neighbour_claims(self, told: Certificate) -> list[Claim]:
+    def _neighbour_claims(self, claimed: Certificate) -> list[Claim]:
         """Check what can be checked of an (ε, δ)-KKT point near x: that point is not stored."""
-        if told.near_epsilon is None and told.near_delta is None:
+        if claimed.near_epsilon is None and claimed.near_delta is None:
             return []
-        epsilon, at_x = told.near_epsilon, max(told.stationarity_squared, told.complementarity)
-        possible = epsilon is not None and 0 <= epsilon < at_x and 0 <= told.delta < math.inf
-        words = f"ε = {told.epsilon:.2e}, δ = {told.delta:.2e}"
+        epsilon, at_x = claimed.near_epsilon, max(claimed.stationarity_squared, claimed.complementarity)
+        possible = epsilon is not None and 0 <= epsilon < at_x and 0 <= claimed.delta < math.inf
+        words = f"ε = {claimed.epsilon:.2e}, δ = {claimed.delta:.2e}"
         return [Claim("(ε, δ)-KKT", words, None, None if possible else False)]
 
-    def _degenerate_claim(self, told: Certificate, found: Certificate) -> Claim:
-        ours, theirs = found.degenerate_distance, told.degenerate_distance
-        same = told.degenerate_check == found.degenerate_check and (ours is None) == (theirs is None)
+    def _degenerate_claim(self, claimed: Certificate, found: Certificate) -> Claim:
+        ours, theirs = found.degenerate_distance, claimed.degenerate_distance
+        same = claimed.degenerate_check == found.degenerate_check and (ours is None) == (theirs is None)
         if ours is not None and theirs is not None:
             same = same and close(ours, theirs, max(1.0, abs(ours)))
-        words = [one.degenerate_check if at is None else at for one, at in ((told, theirs), (found, ours))]
+        words = [one.degenerate_check if at is None else at for one, at in ((claimed, theirs), (found, ours))]
         return Claim("degenerate levels", words[0], words[1], same)
 
-    def _dual_bound_claim(self, told: Certificate, found: Certificate) -> Claim:
+    def _dual_bound_claim(self, claimed: Certificate, found: Certificate) -> Claim:
         """Compare the bound, a quotient whose denominator is known to within the tolerance of g."""
-        ours, theirs = found.dual_bound, told.dual_bound
+        ours, theirs = found.dual_bound, claimed.dual_bound
         fall, size = self.null.psi - self.psi, max(abs(ours), abs(theirs))
-        error = RELATIVE_TOLERANCE * (abs(self.null.psi) + told.level * size)  # of the numerator
+        error = RELATIVE_TOLERANCE * (abs(self.null.psi) + claimed.level * size)  # of the numerator
         if ours == theirs or not math.isfinite(size) or error >= fall:  # in the last case it is rounding error alone
             return Claim("bound on y", theirs, ours, True if ours == theirs else False if error < fall else None)
         return Claim("bound on y", theirs, ours, close(ours, theirs, size, _DUAL_BOUND + error / fall))
-
-    def _constraint_claim(self) -> Claim:
-        told, found = self.model.constraint_, self.task.constraint
-        return Claim("constraint", repr(told), repr(found), _same_numbers(told, found))
 
     def _status_claim(self, found: Certificate, allowed: float) -> Claim:
         """Check that a solved fit is: other statuses cannot be checked from the data."""
@@ -314,16 +311,16 @@ class LevelClaims(RecomputedFit):
         return Claim("status", str(status), f"residual {'within' if within else 'above'} tol", within)
 
 
-def _is_of_version_0_1(told: Certificate) -> bool:
-    """Whether residuals were measured in the units of x: there was no possible gain, either."""
-    return told.possible_gain is None
+def _is_of_version_0_1(claimed: Certificate) -> bool:
+    """Return whether residuals were measured in the units of x: there was no possible gain, either."""
+    return claimed.possible_gain is None
 
 
-def _same_numbers(told: Any, found: Any) -> bool:
-    """Whether two constraints are of one kind, and their numbers agree."""
-    if type(told) is not type(found):
+def _same_numbers(claimed: Any, found: Any) -> bool:
+    """Return whether two constraints are of one kind, and their numbers agree."""
+    if type(claimed) is not type(found):
         return False
-    ours, theirs = asdict(told), asdict(found)
+    ours, theirs = asdict(claimed), asdict(found)
     return all(_agree(ours[key], theirs[key]) for key in ours)
 
 

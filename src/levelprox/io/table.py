@@ -172,7 +172,7 @@ class Table:
         raise FileFormatError(f"{self.name}: {what}", Hint(tuple(parts)))
 
     def _text_in(self, name: str, droppable: bool) -> str:
-        """Return the first entry that is no number, and a remedy if it looks like one."""
+        """Return the first entry that is no number, and a remedy if it resembles one."""
         column = self.frame[name]
         if column.null_count() == column.len():
             self._refuse_missing(name, 0, column.null_count(), droppable)

@@ -1,4 +1,4 @@
-"""What is minimised: a linear model, one of several classes, any ψ the user brings, or samples of one."""
+"""Objectives ψ: linear models, models of several classes, functions of the user, and sampled functions."""
 
 from levelprox.objectives._base import Curved, Objective
 from levelprox.objectives.feature_scale import Coordinates

@@ -1,4 +1,4 @@
-"""Linear models with one margin for each of K classes: what they share.
+"""Base class of linear models with one margin for each of K classes.
 
     z = XB + o,      B of shape (d, K),      o of shape (n, K)
 

@@ -1,4 +1,4 @@
-"""The size of the columns of X: in which units the gradient of ψ is measured, feature by feature.
+"""The sizes of the columns of X, the units in which the gradient of ψ is measured.
 
     (ψ'_j − m_j ψ'_0) / u_j
 

@@ -236,7 +236,7 @@ class Model(Curved):
     # --- the same samples, with other columns or another ridge
 
     def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
-        """Return a model that shares all but X and the ridge, which were checked."""
+        """Return a model with another X and ridge, which were checked; all else is shared."""
         other = copy.copy(self)  # without what is derived
         other.design, other.ridge = design, ridge
         return other

@@ -86,7 +86,7 @@ class OneVsRestModel(ByClass):
         self.parts = self._parts()
 
     def _parts(self) -> tuple[LinearModel, ...]:
-        """Return the models of the classes; all but their targets and offsets is one and the same."""
+        """Return the models of the classes; all except targets and offsets is shared."""
         ridge = 0.0 if self.ridge is None else self.ridge.strength
         pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight, ridge=ridge)
         pattern.sample_weight = self.sample_weight

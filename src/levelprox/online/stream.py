@@ -1,4 +1,4 @@
-"""A model kept up to date from batches, with at most k features after every batch.
+"""A model updated from batches, with at most k features after every batch.
 
 A batch of weight m with the loss ψ_B is combined with a model of the previous batches (`batch_problem.py`): x becomes
 
@@ -20,7 +20,7 @@ There is no certificate: batches are stored only as two moments, not as data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,10 @@ from numpy.typing import ArrayLike
 from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox._validation import finite, positive, real_array, whole
 from levelprox.exceptions import InvalidInputError
+from levelprox.methods import Context, Method, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.online.batch_problem import PastBatches, Proximal, coordinates
+from levelprox.result import Status
 
 _PRIOR = 1.0  # samples that the term with ρ is worth
 _LEAST = 1e-9  # of the curvature: the least ρ, which keeps equal columns apart
@@ -133,16 +135,8 @@ class Stream:
         ndarray of shape (dimension,)
             The new point, finite: at most k features other than kept and unpenalized ones are not zero.
         """
-        m = positive("weight", weight)
-        if self.x is None:
-            self._begin(model)
-        assert self.x is not None
-        if model.dimension != self.x.size or model.width != self._past.width:
-            raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
-        self._past.fade(math.exp(-m / self.memory))
-        self._since += m
-        self.x = self._after_swaps(self._smoothed(model, m), m)
-        return self.x.copy()
+        *_, x = self.rounds(model, weight)
+        return x.copy()
 
     def _begin(self, model: Model) -> None:
         d = model.dimension // model.width
@@ -158,12 +152,21 @@ class Stream:
         self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
         self._past = PastBatches(model.dimension, model.width)
 
-    def _after_swaps(self, model: Model, m: float) -> Vector:
-        """Return the next point; the one before it where ψ_B is not finite anywhere near."""
+    def rounds(self, model: Model, weight: float) -> Iterator[Vector]:
+        """Update the model from a batch, as `step`, and yield the point of every round of swaps; the last one stays."""
+        m = positive("weight", weight)
+        if self.x is None:
+            self._begin(model)
         assert self.x is not None
+        if model.dimension != self.x.size or model.width != self._past.width:
+            raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
+        self._past.fade(math.exp(-m / self.memory))
+        self._since += m
+        model = self._smoothed(model, m)
         past, x = self._past, _finite_start(model, self.x)
-        if x is None:
-            return self.x
+        if x is None:  # ψ_B is not finite anywhere near
+            yield self.x
+            return
         z = model.margins(x)
         before, bend = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         share = m / (past.weight + m)
@@ -179,14 +182,15 @@ class Stream:
                 break
             settled = np.array_equal(following.x != 0, x != 0)
             trial = following
+            yield trial.x
             if settled:
                 break
-        if trial is None:
-            return self.x
-        self._remember(model, m, before, trial)
-        if self._since >= _READY * (self.k + 5):
-            self._since = 0.0
-        return trial.x
+        if trial is not None:
+            self._remember(model, m, before, trial)
+            if self._since >= _READY * (self.k + 5):
+                self._since = 0.0
+            self.x = trial.x
+        yield self.x
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
         """Return the features of x, and those outside with the largest expected gain."""
@@ -278,6 +282,45 @@ class Stream:
             raise InvalidInputError(f"{name} must have shape ({others.size},), got {given.shape}")
         full[others] = given
         return np.repeat(full, width)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """State of the update from one batch: the point after a round of swaps."""
+
+    best: Vector
+
+
+class BatchUpdate(Method[Update]):
+    """The update of a stream from one batch, for the driver. The problem is a pair: the model and weight of the batch.
+
+    An update that is cut short raises an error, and leaves a stream that must not be used: give it a copy.
+
+    Parameters
+    ----------
+    stream : Stream
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def init(self, problem: tuple[Model, float], ctx: Context) -> Update:
+        """Return the point before the batch."""
+        x = self.stream.x
+        return Update(np.zeros(problem[0].dimension) if x is None else x)
+
+    def steps(self, state: Update, ctx: Context) -> Generator[Update, None, None]:
+        """Yield a state for every round of swaps."""
+        for x in self.stream.rounds(*ctx.problem):
+            yield Update(x)
+
+    def finish(self, state: Update, status: Status, ctx: Context) -> Vector:
+        """Return the new point."""
+        if status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if status is not Status.SOLVED:
+            raise Stop(status)
+        return state.best.copy()
 
 
 @dataclass(frozen=True, eq=False)

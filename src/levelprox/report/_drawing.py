@@ -1,4 +1,4 @@
-"""What the displays share: axes, colours, names at the ends of lines, labels of marked points."""
+"""Functions of the displays: axes, colours, names at the ends of lines, labels of marked points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of A that are kept from one use to the next, and what searches of the same data for different k share.
+"""A cache of columns of A, and results shared by searches of the same data for different k.
 
 Sets of features that differ in one feature share all other columns. Null fit, columns, models and paths do not depend
 on k: they are kept with the design and are freed with it.
@@ -59,7 +59,7 @@ class Column:
 
 
 class Columns:
-    """Columns of A, looked up when they are needed and kept for the next use.
+    """A cache of columns of A.
 
     Parameters
     ----------

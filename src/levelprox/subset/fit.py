@@ -1,4 +1,4 @@
-"""A fit over a few features: ψ minimised there, what is known of its error, and the rounding of ψ.
+"""A fit over a few features: the minimum of ψ, a bound of its error, and the rounding of ψ.
 
 With signs, the active-set method of Lawson and Hanson runs over fits without signs (`fit_with_signs`).
 """

@@ -1,4 +1,4 @@
-"""Swaps of one feature for another that hardly change the loss: which of them leave it at most at a given value.
+"""Swaps of one feature for another that hardly change the loss: those with a loss of at most a given value.
 
 A swap is counted where a refit attains a loss of at most that value. It is ruled out where a bound (`swap_bounds.py`)
 or a refit whose optimality was checked shows that the loss stays above. All others count as not examined: those for

@@ -1,6 +1,6 @@
 """Newton's method over a few features: on ψ itself, and for a softmax model over an orthonormal basis of its columns.
 
-A softmax model is fitted whatever the units, means and angles of its columns are (`class_fit`): these are replaced by a
+A softmax model is fitted for any units, means and angles of its columns (`class_fit`): these are replaced by a
 basis that is orthonormal with the weights of the samples, centred first where there is an intercept, then by a QR
 decomposition with pivoting. Newton steps run over the coefficients of that basis. Where ψ hardly bends, as far from the
 data's own margins, a typical curvature is added, and steps are doubled as long as ψ falls.

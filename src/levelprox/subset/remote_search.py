@@ -1,4 +1,4 @@
-"""The search where ψ answers in rounds: swaps on second-order models, and refits where the data are.
+"""The search for remote data: swaps on second-order models, and refits on the data in rounds.
 
 A search tries thousands of swaps, too many for a cluster or a pass over a file. But over a few hundred candidates C the
 second-order model of ψ at a fit is known after one round, and is a least-squares problem

@@ -1,4 +1,4 @@
-"""What a search for at most k features returns: the fit, what is shown of it, and how the search went."""
+"""The result of a search for at most k features: the fit, its certificate, and the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaving a feature out costs, and what adding one gains: second-order estimates around a fit.
+"""The cost of removing a feature and the gain of adding one: second-order estimates around a fit.
 
 At the fit of the features S, with the Hessian H over S and its inverse K = H⁻¹, the second-order model of ψ says
 

@@ -1,4 +1,4 @@
-"""Swaps of one feature for another, for as long as ψ falls, and what is shown when it no longer does.
+"""Swaps of one feature for another, for as long as ψ decreases, and the claims at the end.
 
 What is shown rests on refits whose optimality was checked (`Fit.gap`) or on bounds with their rounding
 (`swap_bounds.py`). A swap for which there is neither counts as not examined. Where ψ is not convex a refit is a local

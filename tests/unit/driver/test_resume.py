@@ -27,7 +27,7 @@ from levelprox import (
 )
 from levelprox._path import KINDS
 from levelprox.driver.checkpoint import SavedState
-from levelprox.estimators._fold_fits import Scored
+from levelprox.estimators._budget_fits import Scored
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.io.plain import decode, encode
 from tests.support.long_runs import LONG

@@ -51,6 +51,22 @@ def least_squares(features, rows=slice(None)):
     return float(np.mean((A @ np.linalg.lstsq(A, Y[rows], rcond=None)[0] - Y[rows]) ** 2))
 
 
+@pytest.mark.parametrize(
+    ("by_name", "by_index"),
+    [
+        ({"n_features": 2, "keep": ["c"]}, {"n_features": 2, "keep": [2]}),
+        ({"n_features": 2, "positive": ["age"]}, {"n_features": 2, "positive": [0]}),
+        ({"n_features": 2, "feature_weight": {"d": 0}}, {"n_features": 2, "feature_weight": {3: 0}}),
+        ({"budget": 2, "feature_cost": dict.fromkeys(NAMES, 1.0)}, {"budget": 2, "feature_cost": np.ones(D)}),
+    ],
+)
+@pytest.mark.parametrize("kind", [SparseRegressor, SparseRegressorCV])
+def test_parameters_may_name_features(kind, by_name, by_index):
+    data = pd.DataFrame(X, columns=NAMES), Y
+    named, indexed = (kind(**given).fit(*data).stability(*data, 4, random_state=0) for given in (by_name, by_index))
+    assert np.array_equal(named.frequencies, indexed.frequencies)
+
+
 def test_frequencies_are_those_of_the_best_sets_of_subsamples(monkeypatch):
     drawn, real = [], _stability._fit
 

@@ -34,6 +34,9 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
     outcomes = prediction_display(path, train if test is None else test)
     in_training = [evaluate(one, train, outcomes.record if test is None else None) for one in path.fits]
     in_test = None if test is None else [evaluate(one, test, outcomes.record) for one in path.fits]
+    evaluated = [("Training error", in_training, train)]
+    if in_test is not None and test is not None:
+        evaluated.append(("Test error", in_test, test))
     recorded = [one.recorded for one in in_test or in_training]
     choice = choice_of(path)
     lines, rows = lines_of(path), [rows_of(one) for one in path.fits]
@@ -43,7 +46,12 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
         {
             "label": budget_label(path.by, budget_of_fit(one)),
             "status": [str(one.status_).replace("_", " "), "good" if one.status_ is Status.SOLVED else "short"],
-            "tiles": _tiles(one, in_training[i], None if in_test is None else in_test[i], train, test, choice, i),
+            "tiles": [
+                ["Features", str(one.selected_features_.size), f"of {one.n_features_in_} in the data"],
+                *(_error(name, one, found[i], samples) for name, found, samples in evaluated),
+                *_choice_tiles(choice, i),
+                _price(one),
+            ],
             "rows": [[place[j], cells] for j, cells in rows[i]],
             "intercept": intercept_of(one),
             "left_out": left_out_of(one),
@@ -78,30 +86,15 @@ def budget_label(by: Axis, budget: float) -> str:
     return f"at most {budget:.0f} feature{'' if budget == 1 else 's'}"
 
 
-def _tiles(
-    fit: Any,
-    train: Evaluation,
-    test: Evaluation | None,
-    training: Samples,
-    testing: Samples | None,
-    choice: Choice | None,
-    i: int,
-) -> list[list[str]]:
-    """Return the main numbers as [name, number, meaning]."""
-    n = int(fit.selected_features_.size)
-    tiles = [
-        ["Features", str(n), f"of {fit.n_features_in_} in the data"],
-        _error("Training error", fit, train, training),
-    ]
-    if test is not None and testing is not None:
-        tiles.append(_error("Test error", fit, test, testing))
-    if choice is not None:
-        words = choice.words(i)
-        note = f"{choice.name[0].lower()}{choice.name[1:]}" if choice.folds else choice.name
-        over = f"; mean of {choice.folds} folds ± standard error" if choice.folds else ""
-        name = "Held-out score" if choice.folds else "Criterion"
-        tiles.append([name, words or "–", f"{note}{over}" if words else "not among the budgets tried"])
-    return [*tiles, _price(fit)]
+def _choice_tiles(choice: Choice | None, i: int) -> list[list[str]]:
+    """Return the tile of the score by which the budget was chosen, as [name, number, meaning]."""
+    if choice is None:
+        return []
+    words = choice.words(i)
+    note = f"{choice.name[0].lower()}{choice.name[1:]}" if choice.folds else choice.name
+    over = f"; mean of {choice.folds} folds ± standard error" if choice.folds else ""
+    name = "Held-out score" if choice.folds else "Criterion"
+    return [[name, words or "–", f"{note}{over}" if words else "not among the budgets tried"]]
 
 
 def _price(fit: Any) -> list[str]:

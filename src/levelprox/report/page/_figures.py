@@ -51,15 +51,15 @@ def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
     order = by_size(fit)[:_MAX_ROWS]
     coef, scaled = np.atleast_2d(fit.coef_)[:, order], standardized(fit)[:, order]
     parts = 100 * scaled / np.max(np.abs(scaled), initial=0.0, where=np.isfinite(scaled)) if order.size else scaled
-    if coef.shape[0] > 1:
+    with_scaled = coef.shape[0] == 1 and fit.standardize  # the bar is then in a column of its own
+    rows = []
+    for i, j in enumerate(order):
         shown = range(min(coef.shape[0], _MAX_CLASSES))
-        return [(int(j), [[cell_figure(coef[c, i]), _part(parts[c, i])] for c in shown]) for i, j in enumerate(order)]
-    if not fit.standardize:
-        return [(int(j), [[cell_figure(coef[0, i]), _part(parts[0, i])]]) for i, j in enumerate(order)]
-    return [
-        (int(j), [[cell_figure(coef[0, i]), None], [cell_figure(scaled[0, i]), _part(parts[0, i])]])
-        for i, j in enumerate(order)
-    ]
+        cells: list[Cell] = [[cell_figure(coef[c, i]), None if with_scaled else _part(parts[c, i])] for c in shown]
+        if with_scaled:
+            cells.append([cell_figure(scaled[0, i]), _part(parts[0, i])])
+        rows.append((int(j), cells))
+    return rows
 
 
 def _part(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The fits of a page, one for each budget, and how well each does on samples."""
+"""The fits of a page, one for each budget, and their scores."""
 
 from __future__ import annotations
 
