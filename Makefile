@@ -59,7 +59,7 @@ test-faults: $(VENV)/.built $(VENV)/.tools
 coverage: $(VENV)/.built $(VENV)/.tools $(VENV)/.all
 	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term-missing --cov-fail-under=95
 
-# Against other programs, which live in an environment of their own on top of .venv: results/bench. Hours; it resumes.
+# Comparison with other programs, which are installed in .venv-bench on top of .venv: results/bench. Hours; it resumes.
 BENCH := .venv-bench
 bench: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m benchmarks --resume
@@ -88,15 +88,15 @@ bench-kernels: $(VENV)/.built $(VENV)/.tools
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.growth
 
-# What `reproduce` has not: finite sums, convergence, selection. CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
+# Experiments that `reproduce` does not run: finite sums, convergence, selection. CSV files and figures in results/. `make experiments QUICK=--quick` is shorter.
 EXPERIMENTS := finite_sum convergence selection_quality
 experiments: $(EXPERIMENTS:%=experiments-%)
 
 experiments-%: $(VENV)/.built $(VENV)/.experiments
 	$(BIN)/python -m experiments.$* $(QUICK)
 
-# The paper's figures and tables, with its competitors: results/reproduce/index.html. Hours; a run that was stopped goes on
-# where it was. `make reproduce QUICK=--quick` takes minutes, and writes results/reproduce-quick.
+# The paper's figures and tables, with its competitors: results/reproduce/index.html. Hours; an interrupted run
+# resumes. `make reproduce QUICK=--quick` takes minutes, and writes results/reproduce-quick.
 reproduce: $(VENV)/.built $(VENV)/.tools $(BENCH)/.built
 	$(BENCH)/bin/python -m experiments reproduce all $(QUICK)
 

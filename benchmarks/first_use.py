@@ -478,7 +478,7 @@ DATA = (
         "y and X swapped",
         lambda: SparseRegressor().fit(target(), samples()),
         "raises",
-        ("X has one dimension", "exchanged", "fit(X, y)"),
+        ("X has one dimension", "swapped", "fit(X, y)"),
         ValueError,
     ),
     Case(

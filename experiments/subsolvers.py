@@ -1,8 +1,9 @@
 """The paper's comparison of subsolvers: ψ against passes over the data, and against time, for BB, NAG, SVRG and SGD.
 
 Sparse logistic regression with MCP, λ = 2, at η = αd, as in the appendix "Solving the subproblems"; γ = 1e-5 for
-gisette and 1e-4 elsewhere are the paper's. It does not name θ for this figure: 0.25 is that of its other comparison
-of speed and is taken here, 5 that of its comparison of errors. `studies/fig_subsolvers.py` puts the runs together.
+gisette and 1e-4 for the others are the paper's. It does not name θ for this figure: 0.25 is that of its other
+comparison of speed and is taken here, 5 that of its comparison of errors. `studies/fig_subsolvers.py` puts the runs
+together.
 
 One pass is one gradient of ψ, or n gradients of single rows. All start at the origin, work with the paper's surrogate
 at the full level, on one thread, as the library has them by default; the stochastic ones several times, with

@@ -1,1 +1,1 @@
-"""Readers of files under texts and bytes that nobody would write: `make fuzz`."""
+"""Fuzzing of the readers of files: `make fuzz`."""

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 CPU_BUDGET = 1.0
 #: A loaded machine has slower caches; cases are written for the budget itself.
 LOADED = 5.0
-#: What `_loop` takes on the machine for which the budget is meant.
+#: What `_loop` takes on the machine for which the budget is set.
 LOOP_SECONDS = 0.018
 #: Tests that `make test` leaves out. They have a limit of time alone.
 WITHOUT_BUDGET = {"faults", "browser", "studies", "torch", "gpu", "extended", "slow"}

@@ -1,8 +1,8 @@
 """Figure 2: objective against seconds, LCPP as the paper ran it against DCCP; and levelprox as it comes.
 
 Logistic regression under MCP, λ = 2, θ = 0.25. LCPP: spectral steps, at most 10 for each subproblem and 1000
-subproblems, γ = 1e-5 for gisette and 1e-4 elsewhere, until ‖x^k − x^{k−1}‖ ≤ ε ‖x^k‖. The paper names neither ε nor
-the levels η_k; here ε = 1e-6 and η_k = η, which its footnote allows.
+subproblems, γ = 1e-5 for gisette and 1e-4 for the others, until ‖x^k − x^{k−1}‖ ≤ ε ‖x^k‖. The paper names neither ε
+nor the levels η_k; here ε = 1e-6 and η_k = η, which its footnote allows.
 
 All start at the origin, one at a time. Seconds are those of the method alone: data are loaded, and ψ and g of every
 point are recomputed with the clock stopped. What the solvers of DCCP return misses the level by their tolerance; where

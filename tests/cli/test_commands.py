@@ -333,7 +333,7 @@ def test_weights_and_columns_to_drop(files, run, tmp_path):
 
 @pytest.mark.parametrize("drop", ["--drop=name,a,b", "--drop=name,b,a"])
 def test_a_list_of_columns_to_drop(run, tmp_path, drop):
-    """Names with commas between them, as of --keep; a column whose own name has a comma is meant first."""
+    """Names with commas between them, as of --keep; a column whose own name has a comma takes precedence."""
     frame = pl.DataFrame(
         {"name": ["n"] * 9, "a": range(9), "b": range(9), "a,b": range(9), "c": range(9), "y": range(9)}
     )

@@ -443,7 +443,7 @@ FORGERIES = {
     "status_ cannot be": set_fitted("status_", 0),
     "n_iter_ cannot be": set_fitted("n_iter_", True),
     "history_ cannot be": set_fitted("history_", {"tuple": [1]}),
-    "certificate_ cannot be": set_fitted("certificate_", {"kind": "Swaps", "fields": {"examined": 0, "total": 0}}),
+    "certificate_ cannot be": set_fitted("certificate_", {"kind": "Exchanges", "fields": {"examined": 0, "total": 0}}),
     "loss must be one of": lambda about, tree, arrays: tree["parameters"]["dict"].update(loss="squared"),
     "multi_class must be": lambda about, tree, arrays: tree["parameters"]["dict"].update(multi_class=3),
     "is no kind of data": set_fitted("message_", {"eval": "1"}),

@@ -87,7 +87,7 @@ def test_claims_hold_by_brute_force(loss, part):
         (700423, None, None),
         # Centred columns had lost the digits of their means, and with them the fits over nearly dependent ones.
         *((seed, None, None) for seed in (703428, 808593)),
-        (701646, None, None),  # softmax steps went on along the rounding errors of their basis
+        (701646, None, None),  # softmax steps followed the rounding errors of their basis
         (818197, None, None),  # a gain below the rounding of the fit that has it was believed
         # Hinge: rounding of margins at their kinks hid gains, though the flat side of a kink is next to it.
         *((1039359, None, None), (900074, "hinge", "extreme_weights"), (70343, None, "large_mean")),

@@ -178,11 +178,11 @@ def acsa_without_l(patch):
 
 
 def one_inner_step(patch):
-    patch.setattr(theory.complexity, "_steps", lambda *args: 1.0)
+    patch.setattr(theory.paper_settings, "_steps", lambda *args: 1.0)
 
 
 def inner_steps_without_k(patch):
-    patch.setattr(theory.complexity, "_steps", lambda L, M, sigma, gamma, rho, K: 2 * math.sqrt((L + gamma) / rho))
+    patch.setattr(theory.paper_settings, "_steps", lambda L, M, sigma, gamma, rho, K: 2 * math.sqrt((L + gamma) / rho))
 
 
 def svrg_without_its_snapshot(patch):

@@ -71,7 +71,7 @@ def test_a_penalised_solution_has_no_kkt_residual_at_its_own_level():
     assert found.kkt == pytest.approx(0.0, abs=1e-12)  # the origin is stationary for a multiplier that is large enough
     asked = judge.judge(data.X, data.b, "squared", np.zeros(15), judge.Penalty("l1", lam), multiplier=1.0)
     scale = np.max(np.abs(2 * data.X.T @ data.b)) / 60
-    assert asked.kkt == pytest.approx((scale - lam) / scale)  # but not for the one it was asked for
+    assert asked.kkt == pytest.approx((scale - lam) / scale)  # but not for the requested one
     x = np.zeros(15)
     x[:4] = scipy.optimize.minimize(objective, np.ones(4), method="Nelder-Mead", options={"xatol": 1e-9}).x
     on_four = judge.judge(data.X[:, :4], data.b, "squared", x[:4], judge.Penalty("l1"))

@@ -383,7 +383,7 @@ def level(monkeypatch):
 
 
 def kept(monkeypatch, name, function):
-    """What a function of the study is asked and gives, as it goes by."""
+    """Record arguments and results of a function of the study."""
     seen = []
 
     def watched(*args, **asked):

@@ -70,7 +70,7 @@ def test_the_declared_constants_hold(cell):
 
 
 def shifted(problem, shift):
-    """What `distance_squared` looks at, with a linear function added to ψ."""
+    """The arguments of `distance_squared`, with a linear function added to ψ."""
 
     def value_and_gradient(x):
         value, gradient = problem.objective.value_and_gradient(x)

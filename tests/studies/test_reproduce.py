@@ -188,7 +188,7 @@ def test_no_process_outlives_a_killed_run_and_the_next_one_does_the_rest(tmp_pat
     run.wait()
     wait_until(lambda: not any(is_alive(int(one.name)) for one in notes.iterdir()))
     assert [one.name.split("-")[0] for one in (out / "parts" / "small").iterdir()] == ["one"]
-    # what was asked of the hanging ones differs now; what is done is not done again
+    # the arguments of the hanging tasks differ now; finished tasks are not run again
     status, told = command(monkeypatch, capsys, tasks, "reproduce", "small", "--out", out, "--jobs", 2)
     assert status == 0 and "2 of 2 tasks" in told.err and done.read_text().count("\n") == 1
     assert "ended at a limit: small two: ended after 0.3 s" in told.out
@@ -358,7 +358,7 @@ def test_trouble_of_one_experiment_leaves_the_others_and_is_told(tmp_path, capsy
     page = (out / "index.html").read_text()
     assert "one over zero" in page and "and 2 more" in page and "nothing to draw" in page and "no folder" in page
 
-    # skipped and failed ones are tried again; what was not asked for is shown as it is
+    # skipped and failed ones are tried again; other tasks are shown unchanged
     status, told = command(monkeypatch, capsys, tasks, "reproduce", "broken", "--out", out)
     assert status == 1 and "small " not in told.out[told.out.index("\nSummary") :]
     assert "it is &lt;b&gt;3&lt;/b&gt;" in (out / "index.html").read_text()

@@ -306,7 +306,7 @@ def test_the_whole_run_writes_verdicts_and_what_was_lost(tmp_path, monkeypatch, 
     with (tmp_path / "selection_lost.csv").open() as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["0", "1", "2", "3"]
 
-    # Ours asked again, and better: the other is not asked twice, and the exit status says that the bar is met.
+    # levelprox runs again, and is better: the other does not run twice, and the exit status shows that the bar is met.
     monkeypatch.setitem(
         contenders.CONTENDERS, "levelprox", lambda problem, k: best_support(problem.X, problem.b, "squared", k)
     )

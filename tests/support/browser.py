@@ -98,7 +98,7 @@ class Browser:
         return json.loads(message)
 
     def open(self, path: Path, width: int = 1200, height: int = 900, dark: bool = False, scripts: bool = True) -> None:
-        """Open a file, as it looks on a screen of this size; a narrow one is a phone's."""
+        """Open a file on a screen of this size; a narrow one is a phone."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         self.ask("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -136,12 +136,12 @@ class Browser:
             self.mouse(kind, x, y)
 
     def screenshot(self, to: Path, *, whole: bool = True) -> None:
-        """What the page looks like, all of it or what is in the window."""
+        """A screenshot of the whole page, or of the window."""
         picture = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         to.write_bytes(base64.b64decode(picture["data"]))
 
     def complaints(self) -> list[str]:
-        """What was logged as an error or a warning, thrown, or asked of the network; nothing but the file itself is."""
+        """What was logged as an error or a warning, thrown, or requested from the network, besides the file itself."""
         self.run("0")  # brings what is under way
         found = []
         for event in self.events:

@@ -337,7 +337,7 @@ def _certify(problem: Case, model: Any, outcome: Outcome, oracle: Oracle, x: Dou
     data = problem.given, problem.b, problem.weight
     claims = certify_model(model, *data)
     if not claims.hold:
-        outcome.fail("certify", 1.0, f"an honest model is refuted:\n{claims}")
+        outcome.fail("certify", 1.0, f"a correct model is refuted:\n{claims}")
     shown = model.certificate_
     least = 1e-6 + 10 * oracle.rounding(x)
     lies = [replace(shown, psi=shown.psi - 1e-3 * (abs(shown.psi) + shown.multiplier) - least)]
@@ -364,7 +364,7 @@ def _work(pipe: Connection, loss: str | None, kind: str | None) -> None:
             pipe.send(examined(problem))
         except Exception:
             outcome = Outcome(seed, loss or "?", (kind or "?",))
-            outcome.fail("exception", math.inf, "of the twin: " + traceback.format_exc())
+            outcome.fail("exception", math.inf, "of the reference implementation: " + traceback.format_exc())
             pipe.send(outcome)
 
 

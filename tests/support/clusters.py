@@ -87,7 +87,7 @@ def cut(X: Any, chunks: int) -> da.Array:
     """X as a Dask array of so many chunks of rows."""
     sizes = [len(part) for part in np.array_split(np.arange(X.shape[0]), chunks)]
     if isinstance(X, np.ndarray):
-        # A name of its own: the scheduler remembers how many workers died with a task of a name, and gives up on it.
+        # A unique name: the scheduler counts the workers that died with a task of a name, and stops trying it.
         return da.from_array(X, chunks=(tuple(sizes), X.shape[1]), name=f"rows-{uuid.uuid4().hex}")
     places = np.cumsum([0, *sizes])
     blocks = [da.from_array(X[begin:end], chunks=(-1, -1), asarray=False) for begin, end in itertools.pairwise(places)]

@@ -107,7 +107,7 @@ def check_h_is_convex_and_smooth(constraint: Constraint, t: Double) -> None:
 
     a, b = t[:-1], t[1:]
     assert (h((a + b) / 2) <= (h(a) + h(b)) / 2 + 8 * EPS * lam * b).all()
-    step = 1e-8 * (scale(constraint) + t)  # long enough to be seen beside t
+    step = 1e-8 * (scale(constraint) + t)  # long enough relative to t
     jump = constraint.slope(np.maximum(t - step, 0)) - constraint.slope(t + step)
     assert (np.abs(jump) <= 1e-7 * lam + 2 * constraint.lipschitz * step).all()
 

@@ -156,7 +156,7 @@ def searched(problem: CostCase, **options: Any) -> Any:
 
 
 def judged(problem: CostCase, found: Any, oracle: Oracle | None = None) -> Outcome:
-    """An answer beside enumeration: every set within the budget, every swap and every addition."""
+    """A result compared with enumeration: every set within the budget, every swap and every addition."""
     outcome = Outcome(problem, refits=found.n_refits)
     case = problem.case
     oracle = oracle or Oracle(case)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Site:
-    """What is served, how, and what was asked for."""
+    """The files that are served, and the requests."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -20,7 +20,7 @@ class Site:
         self.enough = threading.Event()
         self.knows_ranges = True
         self.heeds_if_range = True
-        self.begins_later = 0  # bytes behind what was asked for
+        self.begins_later = 0  # bytes after the requested position
         self.says_length = True
         self.redirects = False
         self.asked: list[tuple[str, str | None]] = []  # path, Range

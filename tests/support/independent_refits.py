@@ -34,7 +34,7 @@ TOLERANCE = 1e-6  # of the null loss: what a claim may miss
 
 _EPS = float(np.finfo(np.float64).eps)
 # What is left of a column outside the span of others, relative to its length: below the first it is rounding; below
-# the second it may be taken for rounding, and nobody is asked to find what it gains. Where little is left, sets are
+# the second it may be taken for rounding, and its gain need not be found. Where little is left, sets are
 # also refitted without it, as its coefficient may be too large for float64.
 SPANNED, _DOUBTFUL = 1e-15, 1e-11
 # What is left of a column whose last digits are rounded may still gain: below `SPANNED`, digits beyond extended
@@ -231,7 +231,7 @@ class Oracle:
         self.scale = self.tolerance / TOLERANCE  # what amounts are measured by
 
     def _rounding_of_nothing(self) -> float:
-        """What is no gain at all, where the null loss is all but 0.
+        """The largest gain that counts as none, if the null loss is almost 0.
 
         Where features that are kept separate the classes, the null loss is as small as coefficients are large.
         """
@@ -565,7 +565,7 @@ def smooth_fits(
     start: Double | None = None,
     steps: int = 120,
 ) -> tuple[Double, NDArray[np.bool_]]:
-    """Newton's method in many bases at once, with steps that are shortened or stretched as ψ asks for.
+    """Newton's method in many bases at once, with steps that are shortened or stretched according to ψ.
 
     Where curvature underflows, the direction with the curvature of a majorant is tried too.
     """

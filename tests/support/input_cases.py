@@ -28,7 +28,7 @@ class Way:
         return labels() if self.kind is SparseClassifier else targets()
 
     def obeys(self, model: Any) -> bool:
-        """Whether a fit obeys its budget, and all its numbers are numbers."""
+        """Whether a fit is within its budget, with finite numbers."""
         coef = np.atleast_2d(model.coef_)
         assert np.all(np.isfinite(coef)) and np.all(np.isfinite(model.intercept_))
         assert not np.any(np.signbit(coef) & (coef == 0))

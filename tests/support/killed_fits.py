@@ -46,7 +46,7 @@ def fit_of(kind: str, **options) -> tuple:
 
 
 def steps_and_end(kind: str, file: Path) -> tuple[int, tuple]:
-    """How many states a fit, begun or gone on with, has told its journal, and its end."""
+    """The number of states that a new or resumed fit has saved, and its end."""
     steps: list[object] = []
     keep = SavedState.keep
 

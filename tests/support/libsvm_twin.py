@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the compiled LIBSVM parser: one line after another, one token after another."""
+"""A slow reference implementation of the compiled LIBSVM parser, line by line and token by token."""
 
 from __future__ import annotations
 

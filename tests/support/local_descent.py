@@ -1,6 +1,6 @@
 """How far ψ falls from a point by moves that satisfy the level: local methods that share no code with levelprox.
 
-Losses (`independent_refits`), φ and its slope are written out. Columns are scaled to equal size and, beside an
+Losses (`independent_refits`), φ and its slope are written out. Columns are scaled to equal size and, with an
 intercept, centred. Values of ψ are computed in extended precision. There are three methods:
 
 - projected gradient steps onto the convex set inside the level set that touches it at the point (all smooth losses);

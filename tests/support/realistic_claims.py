@@ -445,7 +445,7 @@ def _certified(one: Table, model: Any, verdict: Verdict) -> None:
     data = one.given, one.y, one.weight
     claims = certify_model(model, *data, prove=True)
     if not claims.hold:
-        verdict.words.append(f"certify: an honest model is refuted\n{claims}")
+        verdict.words.append(f"certify: a correct model is refuted\n{claims}")
     told = model.certificate_
     size = abs(told.psi) + told.multiplier + 1e-3
     lies = {"psi": replace(told, psi=told.psi - 1e-3 * size), "features": replace(told, n_nonzero=told.n_nonzero + 1)}

@@ -44,7 +44,7 @@ class Spread:
 
     @property
     def is_empty(self):
-        """Whether no x has a negative level, and one is asked for."""
+        """Whether no x has a negative level, and one is requested."""
         lower = (self.weights > 0) & ((self.u < -1) | ((self.u > 1) & ~self.nonnegative))
         return self.tau < 0 and not np.any(lower)
 

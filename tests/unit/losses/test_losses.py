@@ -472,7 +472,7 @@ def check_constants_attained(loss: Loss) -> None:
     special = [0.0, 1.0, 1 + math.sqrt(3) * scale, 1 - scale, steepest, -steepest]
     z = np.concatenate([np.linspace(-40, 40, 1995) * scale, special])
     bend = np.array([loss.curvature([zi], [bi])[0] for zi, bi in zip(z, b, strict=True)])
-    if math.isinf(loss.smoothness):  # it grows as far as one looks
+    if math.isinf(loss.smoothness):  # it is unbounded
         further = loss.curvature([700.0, -700.0], [1.0, 1.0])
         assert np.max(further) > 1e300 > 1e10 * np.max(np.abs(bend))
     else:

@@ -139,7 +139,7 @@ def test_functions_and_losses_with_kinks():
 
 
 def trap(seed: int):
-    """A decoy looks best alone, as the sum of the planted features; with all of them it is of no use."""
+    """A decoy is best alone, as the sum of the planted features; with all of them it is of no use."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((200, 60))
     X[:, 0] = X[:, 1:5].sum(axis=1) / 2 + 0.5 * rng.standard_normal(200)

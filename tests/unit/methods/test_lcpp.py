@@ -143,7 +143,7 @@ def test_planted_faults_are_caught(fault, monkeypatch):
 
 
 def test_a_surrogate_blurred_by_rounding_is_tightened():
-    """Where g_k lets g exceed the level after all, the step is taken in a smaller set."""
+    """If g exceeds the level in spite of g_k, the step is taken in a smaller set."""
     constraint = MCP(2.0, 0.25)
     problem = Problem(OBJECTIVES[0], constraint, level_for(constraint, OBJECTIVES[0]))
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 from levelprox import LinearModel, SparseRegressor, SparseRegressorCV, best_subset
 from levelprox import _best_subset as budget
 from levelprox.designs import ScaledDesign
-from levelprox.estimators import _cross_validation
+from levelprox.estimators._folds import SquaredLossFolds
 from levelprox.objectives.reduced import ReducedModel, is_reducible, reduced
 
 
@@ -177,11 +177,11 @@ def test_folds_have_the_scores_of_their_own_fits(options, weighted, monkeypatch)
     X, y = samples(n=200, noise=2.0)
     weight = weights(y.size) if weighted else None
     known = []
-    fits = _cross_validation.fold_fits
-    monkeypatch.setattr(_cross_validation, "fold_fits", lambda *given: known.append(fits(*given)) or known[-1])
+    fits = SquaredLossFolds.of
+    monkeypatch.setattr(SquaredLossFolds, "of", lambda *given: known.append(fits(*given)) or known[-1])
     new = SparseRegressorCV(n_features=[0, 2, 5], **options).fit(X, y, sample_weight=weight)
     assert known[0] is not None
-    monkeypatch.setattr(_cross_validation, "fold_fits", lambda *given: None)
+    monkeypatch.setattr(SquaredLossFolds, "of", lambda *given: None)
     old = SparseRegressorCV(n_features=[0, 2, 5], **options).fit(X, y, sample_weight=weight)
     for name in old.cv_results_:
         if "time" not in name:

@@ -41,7 +41,7 @@ from levelprox.estimators._automatic_ridge import GRID, _inverse, _minimised, ch
 from levelprox.estimators._fit import Task
 from levelprox.objectives import OneVsRestModel
 from levelprox.objectives.model import Point
-from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.swaps import SwapSearch
 from tests.support.ridge_problems import LOSSES, RidgeOracle, ridge_case
 
 CASES = [(loss, seed) for seed in range(60) for loss in LOSSES]
@@ -441,20 +441,22 @@ def test_claims_hold_for_the_chosen_ridge(loss: str, seed: int) -> None:
 
 def test_a_separable_fit_examines_swaps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both searches, with and without a ridge, used to do all."""
-    shown, plain = [], SmoothSearch._examine_swaps
+    examining: list[SwapSearch] = []
+    plain = SwapSearch.examined
 
-    def noted(self: Any) -> Any:
-        shown.append(self.objective.ridge)
+    def noted(self: SwapSearch) -> int:
+        if self not in examining:
+            examining.append(self)
         return plain(self)
 
-    monkeypatch.setattr(SmoothSearch, "_examine_swaps", noted)
+    monkeypatch.setattr(SwapSearch, "examined", noted)
     X, y = load_breast_cancer(return_X_y=True)
     model = SparseClassifier(n_features=8).fit(X[:200], y[:200])
-    assert model.ridge_ > 0 and len(shown) == 1 and shown[0] is not None
+    assert model.ridge_ > 0 and len(examining) == 1 and examining[0].objective.ridge is not None
     X, y = separable(60, 20)
-    shown.clear()
+    examining.clear()
     model = SparseClassifier(n_features=2).fit(X, y)
-    assert model.ridge_ > 0 and len(shown) == 1 and shown[0] is not None
+    assert model.ridge_ > 0 and len(examining) == 1 and examining[0].objective.ridge is not None
 
 
 def test_features_that_need_no_ridge_with_one_have_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-// Charts: drawn in pixels of the screen, and drawn anew when its width changes.
+// Charts: drawn in pixels of the screen, and again when its width changes.
 
 // --- numbers and scales
 
@@ -22,7 +22,7 @@ function ticks(low, high, most) {
 const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
 const greatest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
-// From where to where a chart reaches. Diverging fits are no reason to reach far, nor are losses far above those of the
+// The range of a chart. Diverging fits do not extend it, nor do losses far above those of the
 // smallest model and of the fitted one.
 function reach(series, losses, fromZero) {
   const sure = data.sure;
@@ -41,7 +41,7 @@ function reach(series, losses, fromZero) {
   return { low: fromZero && low === 0 ? 0 : low - room, high: high + room, cut };
 }
 
-// Places at least so far apart, in the same order, near to where they were (drawing.spread).
+// Places at least so far apart, in the same order, near to where they were (`spread` in _drawing.py).
 function spread(wanted, apart) {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a] - wanted[b] || a - b);
   const blocks = [];
@@ -76,7 +76,7 @@ const shortened = (name, longest) => (name.length <= longest ? name : `${name.sl
 
 const LETTER = 7.4; // pixels, of 12 px text
 
-// Where the names of lines stand: at the last budget of any meaning.
+// The budget at which names of lines are placed: the last one with a finite fit.
 const lastKnown = (s) => (s.feature === undefined ? data.budgets.length - 1 : data.sure.lastIndexOf(true));
 
 class Chart {

@@ -1,4 +1,4 @@
-// Elements, and the parts of a fit that are written out, too (written.py). Names and numbers come from the data and are
+// Elements, and the parts of a fit that the static page also has (_content.py). Names and numbers come from the data and are
 // only ever set as text.
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -15,7 +15,7 @@ function grow(node, attributes, children) {
 const html = (tag, attributes = {}, ...children) => grow(document.createElement(tag), attributes, children);
 const svg = (tag, attributes = {}, ...children) => grow(document.createElementNS(SVG, tag), attributes, children);
 
-// --- the parts of a fit that are written out, too (written.py)
+// --- the parts of a fit that the static page also has (_content.py)
 
 function tile([name, value, note]) {
   return html("div", { class: "tile" }, html("dt", {}, name), html("dd", { class: "value" }, value),

@@ -1,6 +1,6 @@
-// The page: what there is to draw, and what happens when a budget is selected.
+// The page: the data to draw, and the selection of a budget.
 
-// --- what there is to draw
+// --- data to draw
 
 const several = data.fits.length > 1;
 const charts = [];
