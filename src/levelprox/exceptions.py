@@ -317,6 +317,22 @@ def warn(message: str, category: type[Warning] | None = None) -> None:
             raise
 
 
+def adopt_renamed(cls: type, names: dict[str, str]) -> None:
+    """Give members that a subclass defines under their deprecated names the new ones, with a warning.
+
+    Parameters
+    ----------
+    cls : type
+        A new subclass; see `__init_subclass__` of the base class.
+    names : dict
+        Deprecated name → new name.
+    """
+    for old, new in names.items():
+        if old in vars(cls) and new not in vars(cls):
+            warn(f"{cls.__name__}.{old} is deprecated: its name is {new}", DeprecationWarning)
+            setattr(cls, new, vars(cls)[old])
+
+
 def counted(n: int, noun: str, plural: str | None = None) -> str:
     """Return "1 feature", "2 features" for a message; `plural` is for nouns that take no s."""
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox import _kernels
 from levelprox._typing import Vector
 from levelprox._validation import finite, real_array
-from levelprox.exceptions import InvalidInputError
+from levelprox.exceptions import InvalidInputError, adopt_renamed
 
 Kind = Literal["regression", "margin", "count", "positive"]
 
@@ -58,6 +58,11 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Accept the names that hooks had in 0.1."""
+        super().__init_subclass__(**options)
+        adopt_renamed(cls, {"concordance": "self_concordance", "falls_for_ever": "decreases_forever"})
 
     @property
     @abstractmethod

@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Margins, Matrix, Vector
+from levelprox.exceptions import adopt_renamed
 from levelprox.objectives.feature_scale import FeatureScale
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Objective(ABC):
     curved: bool = False
     #: Coefficients per feature: feature j has the coordinates j·width … (j+1)·width − 1.
     width: int = 1
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Accept the names that hooks had in 0.1."""
+        super().__init_subclass__(**options)
+        adopt_renamed(cls, {"exempt": "unpenalized", "dear": "expensive"})
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse
 
 from levelprox import Function, InvalidInputError, LinearModel, Problem, _kernels, certify, constraints, solve
+from levelprox.losses import Logistic
 from tests.support import reference
 from tests.support.registries import DESIGNS, LOSSES, OBJECTIVES, targets_of
 
@@ -326,3 +327,40 @@ def test_names_of_version_0_1_are_deprecated(old, new):
 
     with pytest.warns(DeprecationWarning, match=new):
         assert getattr(levelprox.objectives, old) is getattr(levelprox.backends, new)
+
+
+def test_an_objective_of_version_0_1_keeps_its_unpenalized_features():
+    target = np.arange(5.0)
+
+    def declare():
+        class Distance(Function):
+            def __init__(self):
+                super().__init__(lambda x: (float((x - target) @ (x - target)), 2 * (x - target)), 5)
+
+            @property
+            def exempt(self):
+                return np.array([4])
+
+        return Distance
+
+    with pytest.warns(DeprecationWarning, match=r"Distance.exempt is deprecated: its name is unpenalized"):
+        distance = declare()
+    x = solve(Problem(distance(), constraints.L1(), 2.0)).x
+    np.testing.assert_allclose(x, [0, 0, 0.5, 1.5, 4], atol=1e-5)
+
+
+def test_a_loss_of_version_0_1_keeps_its_hooks():
+    def declare():
+        class Mine(Logistic):
+            concordance = 2.0
+
+            def falls_for_ever(self, direction, b):
+                return direction > 0
+
+        return Mine()
+
+    with pytest.warns(DeprecationWarning, match="its name is (self_concordance|decreases_forever)") as warned:
+        loss = declare()
+    assert len(warned) == 2
+    assert loss.self_concordance == 2
+    assert loss.decreases_forever(np.array([1.0, -1.0]), np.array([-1.0, -1.0])).tolist() == [True, False]
