@@ -103,7 +103,8 @@ Outcome read(const std::string &text, const Settings &settings, const std::vecto
     parser.finish();
     outcome.trouble = parser.trouble();
     if (outcome.trouble.fault == Fault::none) outcome.add(parser, settings, text);
-    if (std::string_view(name(outcome.trouble.fault)).empty()) stop(text, "a fault without a name");
+    const Fault fault = outcome.trouble.fault;
+    if (fault < Fault::none || fault > Fault::token_too_long) stop(text, "a fault that is not listed");
     return outcome;
 }
 

@@ -1,4 +1,4 @@
-"""The end of a run of `LevelMethod`: its last point certified from the data, and the figures of the message."""
+"""States of a run of `LevelMethod`, and its end: the last point certified from the data, the figures of the message."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
+from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.certificate.degenerate import degenerate_level
 from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
@@ -23,12 +24,11 @@ from levelprox.methods.lcpp import surrogate_used
 from levelprox.methods.negligible import without_negligible
 from levelprox.objectives.user import Declared
 from levelprox.problem import Problem
-from levelprox.result import Result, Status, StopReason
+from levelprox.result import CUT_SHORT_STOPS, Iterate, Record, Result, Stage, Status, StopReason
 from levelprox.theory.approximate_kkt import nearby_kkt
 
 if TYPE_CHECKING:
     from levelprox.methods.level_method import LevelMethod
-    from levelprox.result import RunState
 
 STALLED_STEPS = 10  # outer steps without any movement that make a stall
 _EPS = float(np.finfo(np.float64).eps)
@@ -42,6 +42,78 @@ _SEPARABLE = (
     "minimiser within the level, and their size is set by tol or max_iter alone. Lower the level, or choose a "
     "constraint without a cap."
 )
+
+Phase = Literal["free", "level", "continuation", "last"]  # of a run of `solve`
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """The state of a run of `solve` between two steps: all that is needed to continue from there, as plain data.
+
+    Attributes
+    ----------
+    phase : str
+    done : int
+        Steps of the phase.
+    status : Status or None
+        The status that the last step has reached; None if steps follow.
+    at : Iterate
+        The best point.
+    g_begin : float
+        g where the phase began: schedules of levels begin there.
+    direct : Iterate or None
+        What the direct start has reached, during a continuation and after it.
+    after : (Stage, Iterate) or None
+        The last stage of the continuation that is done.
+    came_from : (ndarray, float) or None
+        x^{k−1} and η_k of the last step.
+    still : int
+        Steps without any movement.
+    counts : tuple of int
+        Outer steps, inner steps, evaluations of ψ with its gradient, projections.
+    history : tuple of Record
+    stages : tuple of Stage
+    seconds : float
+        Wall-clock time so far.
+    rng : dict
+        The state of the generator of random numbers.
+    """
+
+    phase: Phase
+    done: int = 0
+    status: Status | None = None
+    at: Iterate = field(kw_only=True)
+    g_begin: float = 0.0
+    direct: Iterate | None = None
+    after: tuple[Stage, Iterate] | None = None
+    came_from: tuple[Vector, float] | None = None
+    still: int = 0
+    counts: tuple[int, int, int, int] = (0, 0, 0, 0)
+    history: tuple[Record, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    seconds: float = 0.0
+    rng: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Iterate:
+        """The best point, feasible."""
+        return self.at
+
+    @property
+    def n_outer(self) -> int:
+        """Outer steps."""
+        return self.counts[0]
+
+    @property
+    def complete(self) -> bool:
+        """False if Ctrl-C or a value that is not finite has cut the last step short."""
+        return self.at.stop not in CUT_SHORT_STOPS
+
+    def counted(self, work: Iterate, outer: int = 0, **changes: Any) -> RunState:
+        """Return the state with the work of an iterate and so many outer steps added."""
+        more = (outer, work.n_inner, work.n_grad, work.n_proj)
+        counts = tuple(a + b for a, b in zip(self.counts, more, strict=True))
+        return replace(self, counts=counts, done=self.done + outer, **changes)  # type: ignore[arg-type]  # four of them
 
 
 class Conclusion:

@@ -25,7 +25,7 @@ from levelprox.exceptions import InfeasibleError, NumericalError
 from levelprox.methods import Context, Method, Progress, Stop
 from levelprox.methods.continuation import continued, convex_start
 from levelprox.methods.lcpp import Linearise, without_level
-from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, failure, failures_of_objective
+from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, Phase, RunState, failure, failures_of_objective
 from levelprox.methods.levels import Constant, Levels
 from levelprox.methods.nonsmooth_vertex import kkt_vertex
 from levelprox.methods.restricted import SolverOptions, fit_without_level
@@ -36,10 +36,8 @@ from levelprox.problem import Problem
 from levelprox.result import (
     Iterate,
     Kinks,
-    Phase,
     Record,
     Result,
-    RunState,
     Stage,
     Status,
     StopReason,
