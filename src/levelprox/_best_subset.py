@@ -33,7 +33,7 @@ from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.methods import Limits
 from levelprox.objectives import LinearModel, Model, Objective
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import reduced
 from levelprox.problem import SubsetProblem
 from levelprox.subset.local_search import Search

@@ -12,12 +12,9 @@ ROOT = Path(levelprox.__file__).parent
 
 #: Uses that are left, as (package that uses the name, name). The list only shrinks: an entry without a use is an error.
 REMAINING = {
-    ("_best_subset", "_multiclass"),
     ("backends", "_base"),
     ("estimators", "_base"),
-    ("estimators", "_multiclass"),
     ("objectives", "_base"),
-    ("subset", "_multiclass"),
 }
 
 

@@ -37,8 +37,8 @@ from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.objectives._base import Curved
-from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.model import Point
+from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit

@@ -34,7 +34,7 @@ from levelprox.estimators.persistence import SaveMixin
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Loss
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.online.stream import BatchUpdate, Stream
 from levelprox.result import Status
 from levelprox.subset.result import with_name

@@ -40,7 +40,7 @@ from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE, FixedRidgeFi
 from levelprox.estimators._parameters import Budget, boolean, constraint_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.result import CUT_SHORT, Status
 
 _NO_LIMIT = 1000  # outer steps

@@ -27,7 +27,7 @@ from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import Problem
 from levelprox.result import Record, Status
 from levelprox.subset.result import SubsetCertificate, SubsetRecord

@@ -40,7 +40,7 @@ from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import blocks, centred, gram_search, is_reducible, is_trusted, triangle
 from levelprox.result import Status
 from levelprox.subset.column_cache import forget

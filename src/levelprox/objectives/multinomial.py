@@ -20,8 +20,8 @@ from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Matrix, Vector
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Multinomial
-from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.multiclass import ByClass
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
 _SMALL = 2**22  # entries of an array that may be made for a product

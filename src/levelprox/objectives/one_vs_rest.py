@@ -20,9 +20,9 @@ from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LOSS_TYPES, Loss, loss_by_name
-from levelprox.objectives._multiclass import ByClass
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Ridge
+from levelprox.objectives.multiclass import ByClass
 
 _NARROW = 2**16  # features up to which a gradient is small relative to its block of rows
 

@@ -18,7 +18,7 @@ from levelprox import _kernels
 from levelprox._typing import Features, Index, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem
 
 _KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or

@@ -16,7 +16,7 @@ from levelprox import _kernels
 from levelprox._kernels import FitEnd
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 
 if TYPE_CHECKING:
     from levelprox.subset.refit import Refits

@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.subset.fit import EPS, LAST_DIGITS_SHARE, LAST_STEPS, NEWTON_STEPS, PREDICTED_SHARE, by_class, of_samples
 
 _RIDGE_SHARE = 1e-9  # of the curvature at the start

@@ -26,7 +26,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.losses import Absolute, Huber
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
 from levelprox.subset.column_cache import Columns

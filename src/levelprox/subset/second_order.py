@@ -16,7 +16,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays

@@ -35,7 +35,7 @@ from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
-from levelprox.objectives._multiclass import ByClass
+from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
 from levelprox.result import Status
