@@ -62,10 +62,12 @@ class ByClass(Model):
 
     @property
     def infimum(self) -> float:
+        """0: the loss of a class is nowhere negative."""
         return 0.0
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
+        """Scales of the features, the same for all classes."""
         return self.of_one_class.feature_scale
 
     @property
@@ -79,6 +81,7 @@ class ByClass(Model):
         return self.with_tail(z if self.offset is None else z + self.offset, x)
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
+        """Return ψ(x) from margins in extended precision, where rounding may change it by more than `enough`."""
         by_class = self._columns_of(x)
         features = np.flatnonzero(np.any(by_class, axis=0))
         if not features.size:
@@ -92,6 +95,7 @@ class ByClass(Model):
         return self.value_of(self.with_tail(np.asarray(np.stack(margins).T, order=self.margin_order), x))
 
     def moved(self, dx: Vector) -> Matrix:
+        """Return the change of the margins for a change of x."""
         return self.with_tail(self._products(dx), dx)
 
     def _products(self, dx: Vector) -> Matrix:
