@@ -1,0 +1,40 @@
+// Fits of a softmax model over a few columns to a few digits, of which nothing is shown: for one set after another.
+//
+// Newton steps are solved by conjugate gradients, preconditioned by the inverse of a Hessian from before: that at the
+// fit of a set S, without the feature that is left out and with the one that is added, serves for the fit of the next
+// set.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "algorithms/class_samples.hpp"
+#include "algorithms/interrupt.hpp"
+
+namespace levelprox {
+
+// The inverse of H over the features R = S without i, and j, in this order, from K = (H over S)^-1:
+//
+//     H_RR^-1 = K_RR - K_Ri K_ii^-1 K_iR,      then j by its Schur complement.
+struct NearInverse {
+    const double *inverse;                 // K, of shape (order, order)
+    std::size_t order;                     // of S: features times classes
+    std::int64_t out;                      // the place of i in S; -1: none is left out
+    const double *stiffness;               // K_ii^-1
+    const double *across, *schur_inverse;  // H_jR H_RR^-1 over S, 0 at i; null where none is added
+
+    std::vector<double> apply(std::size_t classes, const std::vector<double> &v) const;
+};
+
+struct ClassNewtonFit {
+    std::vector<double> x, margins;  // margins K x n
+    double psi = 0;
+};
+
+// From x until a Newton step gains at most accuracy |psi|, or psi is at most `gone`; none where psi is not likely to be
+// below a value.
+std::optional<ClassNewtonFit> newton_fit(const ClassSamples &samples, const ColumnPointers &columns,
+                                         std::vector<double> x, const std::vector<double> &ridge, double accuracy,
+                                         double below, double gone, const NearInverse *near, Poll &poll);
+
+}  // namespace levelprox
