@@ -13,9 +13,11 @@ namespace {
 constexpr int STEPS = 40;
 constexpr double EPS = std::numeric_limits<double>::epsilon(), INF = std::numeric_limits<double>::infinity();
 constexpr double LAST_DIGITS = 4 * EPS, ARMIJO = 1e-4, SHORTEST = 1.0 / 1024;
-constexpr double RIDGE = 1e-9;             // of the curvature at the start
-constexpr double SHOWS = 1e-12;            // of psi
-constexpr double WELL_CONDITIONED = 1e-7;  // least eigenvalue of a Hessian with a unit diagonal
+constexpr double CG_RESIDUAL = 1e-4;         // of the squared residual: what is left of it
+constexpr std::size_t FEW_COORDINATES = 60;  // up to which every step has its own Hessian
+constexpr double RIDGE = 1e-9;               // of the curvature at the start
+constexpr double SHOWS = 1e-12;              // of psi
+constexpr double WELL_CONDITIONED = 1e-7;    // least eigenvalue of a Hessian with a unit diagonal
 
 bool all_finite(const std::vector<double> &values) {
     return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
@@ -23,34 +25,17 @@ bool all_finite(const std::vector<double> &values) {
 
 }  // namespace
 
-ClassFits::Derivatives ClassFits::differentiate(const ColumnPointers &columns, const ClassPoint &point,
-                                                const std::vector<double> &x, const std::vector<double> &ridge,
-                                                Poll &poll) const {
-    Derivatives at{with_ridge(point.loss, K(), x, ridge), samples_.gradient(columns, point, poll),
-                   samples_.hessian(columns, point, poll)};
-    for (std::size_t q = 0; !ridge.empty() && q < x.size(); ++q) {
-        at.gradient[q] += 2 * ridge[q / K()] * x[q];
-        at.hessian[q * x.size() + q] += 2 * ridge[q / K()];
-    }
-    return at;
-}
-
-ClassFits::Step ClassFits::newton_step(const Derivatives &at, const std::vector<double> &reference) const {
+ClassFits::Step ClassFits::newton_step(const Derivatives &at, const std::vector<double> &reference,
+                                       NewtonSteps &steps) const {
     const std::size_t N = at.gradient.size();
     std::vector<double> matrix = with_means(K(), at.hessian);
     for (std::size_t q = 0; q < N; ++q) matrix[q * N + q] += RIDGE * reference[q];
-    const std::vector<double> unit = to_unit_diagonal(N, matrix);
+    std::vector<double> unit = to_unit_diagonal(N, matrix);
     if (unit.size() != N || !factorise(N, matrix)) return {};
-    Step found;
-    found.step.resize(N);
-    for (std::size_t q = 0; q < N; ++q) found.step[q] = -unit[q] * at.gradient[q];
-    solve_factorised(N, matrix, found.step);
-    for (std::size_t q = 0; q < N; ++q) {
-        found.step[q] *= unit[q];
-        found.gain -= found.step[q] * at.gradient[q];
-    }
-    if (!all_finite(found.step) || !(found.gain > 0)) return {};
-    return found;
+    steps.use(std::move(matrix), std::move(unit));
+    Step found{steps.solve(at.gradient)};
+    for (double &value : found.step) value = -value;
+    return found.of(at.gradient);
 }
 
 // What is left to gain is at most g'H^-1 g times a factor of how far the Newton step changes differences between the
@@ -85,6 +70,12 @@ double ClassFits::gap(const ColumnPointers &columns, const Derivatives &at, cons
     return decrement >= 0 && std::isfinite(factor) ? factor * decrement : INF;
 }
 
+ClassFits::Step ClassFits::Step::of(const std::vector<double> &gradient) && {
+    for (std::size_t q = 0; q < step.size(); ++q) gain -= step[q] * gradient[q];
+    if (!all_finite(step) || !(gain > 0)) return {};
+    return std::move(*this);
+}
+
 ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, double tolerance, double accuracy,
                          double below, const std::vector<double> &noise, const std::vector<double> &ridge,
                          Poll &poll) const {
@@ -104,7 +95,13 @@ ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, d
         margins = samples_.origin();
         point = zero;
     }
-    Derivatives at = differentiate(columns, point, x, ridge, poll);
+    NewtonSteps steps(samples_, columns, ridge, nullptr);
+    Derivatives at{with_ridge(point.loss, K(), x, ridge), steps.gradient(point, x, poll), steps.hessian(point, poll)};
+    bool fresh = true;  // the Hessian is that at x
+    const auto refresh = [&] {
+        if (!fresh) at.hessian = steps.hessian(point, poll);
+        fresh = true;
+    };
     const double first = at.psi;
     std::vector<double> reference(N), along, tried(margins.size()), after(N);
     for (std::size_t q = 0; q < N; ++q) reference[q] = at.hessian[q * N + q];
@@ -115,6 +112,7 @@ ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, d
         return sum;
     };
     const auto ended = [&](FitEnd end) {
+        refresh();
         ColumnFit found;
         found.end = end;
         found.gap = end == FitEnd::fitted ? gap(columns, at, ridge, poll) : INF;
@@ -130,34 +128,50 @@ ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, d
         for (double g : at.gradient) steepest = std::max(steepest, std::abs(g));
         const bool flat = steepest <= tolerance;
         if (!std::isfinite(at.psi) || !all_finite(at.gradient)) return ended(FitEnd::failed);
-        const Step newton = newton_step(at, reference);
-        if (newton.step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
-        if ((flat && newton.gain <= 2 * accuracy * std::abs(at.psi)) || newton.gain <= SHOWS * std::abs(at.psi))
-            return ended(FitEnd::fitted);
+        const auto is_last = [&](const Step &newton) {
+            return (flat && newton.gain <= 2 * accuracy * std::abs(at.psi)) || newton.gain <= SHOWS * std::abs(at.psi);
+        };
+        Step newton;
+        if (!fresh) newton = Step{steps.conjugate(point, at.gradient, CG_RESIDUAL, poll)}.of(at.gradient);
+        if (newton.step.empty() || is_last(newton)) {
+            refresh();
+            newton = newton_step(at, reference, steps);
+            if (newton.step.empty()) return ended(flat ? FitEnd::fitted : FitEnd::failed);
+            if (is_last(newton)) return ended(FitEnd::fitted);
+        }
         along.assign(margins.size(), 0.0);
         samples_.move(columns, newton.step, along, poll);
         if (std::isfinite(below) &&
             at.psi - self_concordant_factor(samples_.largest_change(along)) * newton.gain > below) {
             // Margins are updated, and keep the rounding of those at the start. Slopes at a minimum times these add up
             // to about 0, and the positive ones of the terms to no more than the loss at the start.
+            refresh();
             double resolution = LAST_DIGITS * (std::abs(at.psi) + size() + 2 * first);
             const std::vector<double> slopes = samples_.slopes(point);
             for (std::size_t q = 0; q < N; ++q) resolution += noise[q / K()] * std::abs(x[q]) * slopes[q % K()];
             if (at.psi - gap(columns, at, ridge, poll) - resolution > below) return ended(FitEnd::not_below);
         }
         ClassPoint next;
-        for (double t = 1;; t /= 2) {
-            if (t < SHORTEST) return ended(FitEnd::failed);
+        double t = 1;
+        for (; t >= SHORTEST; t /= 2) {
             for (std::size_t p = 0; p < tried.size(); ++p) tried[p] = margins[p] + t * along[p];
             for (std::size_t q = 0; q < N; ++q) after[q] = x[q] + t * newton.step[q];
             next = samples_.at(tried, poll);
             const double enough = at.psi - ARMIJO * t * newton.gain + LAST_DIGITS * std::abs(at.psi);
             if (with_ridge(next.loss, K(), after, ridge) <= enough) break;
         }
+        if (t < SHORTEST) {
+            if (fresh) return ended(FitEnd::failed);
+            refresh();
+            continue;
+        }
         margins.swap(tried);
         x.swap(after);
         point = std::move(next);
-        at = differentiate(columns, point, x, ridge, poll);
+        at.psi = with_ridge(point.loss, K(), x, ridge);
+        at.gradient = steps.gradient(point, x, poll);
+        fresh = false;
+        if (N <= FEW_COORDINATES) refresh();
     }
     return ended(FitEnd::failed);
 }

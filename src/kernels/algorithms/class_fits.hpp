@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/class_newton.hpp"
 #include "algorithms/class_samples.hpp"
 #include "algorithms/column_fits.hpp"
 #include "algorithms/interrupt.hpp"
@@ -38,12 +39,12 @@ private:
     struct Step {
         std::vector<double> step;  // empty where there is none
         double gain = 0;           // -<step, gradient>
+
+        Step of(const std::vector<double> &gradient) &&;  // with its gain; none where there is nothing to gain
     };
 
     std::size_t K() const { return std::size_t(samples_.classes()); }
-    Derivatives differentiate(const ColumnPointers &columns, const ClassPoint &point, const std::vector<double> &x,
-                              const std::vector<double> &ridge, Poll &poll) const;
-    Step newton_step(const Derivatives &at, const std::vector<double> &reference) const;
+    Step newton_step(const Derivatives &at, const std::vector<double> &reference, NewtonSteps &steps) const;
     double gap(const ColumnPointers &columns, const Derivatives &at, const std::vector<double> &ridge,
                Poll &poll) const;
 

@@ -29,48 +29,6 @@ void multiply(std::size_t K, const double *matrix, const double *v, double *out)
     }
 }
 
-// What solves about the Newton system: a factorised Hessian, or an inverse from before.
-class Preconditioner {
-public:
-    Preconditioner(std::size_t classes, const NearInverse *near) : K_(classes), near_(near) {}
-
-    bool known() const { return near_ != nullptr || !unit_.empty(); }
-
-    // Factorises H; of a singular one a larger matrix, and of what is not finite its diagonal.
-    void factorise_of(const std::vector<double> &hessian) {
-        const std::vector<double> whole = with_means(K_, hessian);
-        const auto N = std::size_t(std::llround(std::sqrt(double(hessian.size()))));
-        near_ = nullptr;
-        for (double ridge = LEAST_RIDGE; ridge < MOST_RIDGE; ridge *= 100) {
-            factor_ = whole;
-            unit_ = to_unit_diagonal(N, factor_);
-            if (unit_.empty()) break;
-            for (std::size_t q = 0; q < N; ++q) factor_[q * N + q] += ridge;
-            if (factorise(N, factor_)) return;
-        }
-        factor_.assign(N * N, 0.0);
-        unit_.assign(N, 1.0);
-        for (std::size_t q = 0; q < N; ++q) {
-            const double own = whole[q * N + q];
-            factor_[q * N + q] = own > 0 && std::isfinite(own) ? std::sqrt(own) : 1.0;
-        }
-    }
-
-    std::vector<double> apply(const std::vector<double> &v) const {
-        if (near_) return near_->apply(K_, v);
-        std::vector<double> x = v;
-        for (std::size_t q = 0; q < x.size(); ++q) x[q] *= unit_[q];
-        solve_factorised(x.size(), factor_, x);
-        for (std::size_t q = 0; q < x.size(); ++q) x[q] *= unit_[q];
-        return x;
-    }
-
-private:
-    std::size_t K_;
-    const NearInverse *near_;
-    std::vector<double> factor_, unit_;
-};
-
 }  // namespace
 
 std::vector<double> NearInverse::apply(std::size_t classes, const std::vector<double> &v) const {
@@ -99,51 +57,93 @@ std::vector<double> NearInverse::apply(std::size_t classes, const std::vector<do
     return result;
 }
 
+void NewtonSteps::use(std::vector<double> factor, std::vector<double> unit) {
+    factor_ = std::move(factor);
+    unit_ = std::move(unit);
+    near_ = nullptr;
+}
+
+void NewtonSteps::factorise_hessian(const std::vector<double> &hessian) {
+    const std::vector<double> whole = with_means(K(), hessian);
+    const auto N = std::size_t(std::llround(std::sqrt(double(hessian.size()))));
+    for (double ridge = LEAST_RIDGE; ridge < MOST_RIDGE; ridge *= 100) {
+        std::vector<double> factor = whole, unit = to_unit_diagonal(N, factor);
+        if (unit.size() != N) break;
+        for (std::size_t q = 0; q < N; ++q) factor[q * N + q] += ridge;
+        if (factorise(N, factor)) return use(std::move(factor), std::move(unit));
+    }
+    std::vector<double> diagonal(N * N);
+    for (std::size_t q = 0; q < N; ++q) {
+        const double own = whole[q * N + q];
+        diagonal[q * N + q] = own > 0 && std::isfinite(own) ? std::sqrt(own) : 1.0;
+    }
+    use(std::move(diagonal), std::vector<double>(N, 1.0));
+}
+
+std::vector<double> NewtonSteps::solve(const std::vector<double> &v) const {
+    if (near_) return near_->apply(K(), v);
+    std::vector<double> x = v;
+    for (std::size_t q = 0; q < x.size(); ++q) x[q] *= unit_[q];
+    solve_factorised(x.size(), factor_, x);
+    for (std::size_t q = 0; q < x.size(); ++q) x[q] *= unit_[q];
+    return x;
+}
+
+std::vector<double> NewtonSteps::conjugate(const ClassPoint &point, const std::vector<double> &gradient,
+                                           double residual, Poll &poll) const {
+    const std::size_t N = gradient.size();
+    std::vector<double> step(N), rest(N);
+    for (std::size_t q = 0; q < N; ++q) rest[q] = -gradient[q];
+    std::vector<double> direction = solve(rest);
+    double size = dot(rest, direction);
+    const double begin = size;
+    for (int iteration = 0; iteration < CG_ITERATIONS && size > 0; ++iteration) {
+        std::vector<double> bent = samples_.hessian_product(columns_, point, direction, poll);
+        for (std::size_t q = 0; q < N; ++q) bent[q] += held(q) * direction[q];
+        const double curvature = dot(bent, direction);
+        if (!(curvature > 0)) return {};
+        const double length = size / curvature;
+        for (std::size_t q = 0; q < N; ++q) {
+            step[q] += length * direction[q];
+            rest[q] -= length * bent[q];
+        }
+        const std::vector<double> solved = solve(rest);
+        const double before = std::exchange(size, dot(rest, solved));
+        if (!(size > residual * begin)) return step;
+        for (std::size_t q = 0; q < N; ++q) direction[q] = solved[q] + size / before * direction[q];
+    }
+    return begin == 0 ? step : std::vector<double>();
+}
+
+std::vector<double> NewtonSteps::hessian(const ClassPoint &point, Poll &poll) const {
+    std::vector<double> hessian = samples_.hessian(columns_, point, poll);
+    const std::size_t N = columns_.size() * K();
+    for (std::size_t q = 0; q < N; ++q) hessian[q * N + q] += held(q);
+    return hessian;
+}
+
+std::vector<double> NewtonSteps::gradient(const ClassPoint &point, const std::vector<double> &x, Poll &poll) const {
+    std::vector<double> gradient = samples_.gradient(columns_, point, poll);
+    for (std::size_t q = 0; q < x.size(); ++q) gradient[q] += held(q) * x[q];
+    return gradient;
+}
+
 std::optional<ClassNewtonFit> newton_fit(const ClassSamples &samples, const ColumnPointers &columns,
                                          std::vector<double> x, const std::vector<double> &ridge, double accuracy,
                                          double below, double gone, const NearInverse *near, Poll &poll) {
     const auto K = std::size_t(samples.classes());
     const std::size_t N = x.size();
-    const auto held = [&](std::size_t q) { return ridge.empty() ? 0.0 : 2 * ridge[q / K]; };
     std::vector<double> margins = samples.origin(), after(N), tried(margins.size()), along, step;
     samples.move(columns, x, margins, poll);
     ClassPoint point = samples.at(margins, poll);
     double psi = with_ridge(point.loss, K, x, ridge);
-    Preconditioner preconditioner(K, near);
-
-    // Conjugate gradients for H step = -gradient; false where many iterations are needed.
-    const auto conjugate = [&](const std::vector<double> &gradient) {
-        std::vector<double> rest(N), solved, direction;
-        for (std::size_t q = 0; q < N; ++q) rest[q] = -gradient[q];
-        direction = preconditioner.apply(rest);
-        double size = dot(rest, direction);
-        const double begin = size;
-        step.assign(N, 0.0);
-        for (int iteration = 0; iteration < CG_ITERATIONS; ++iteration) {
-            std::vector<double> bent = samples.hessian_product(columns, point, direction, poll);
-            for (std::size_t q = 0; q < N; ++q) bent[q] += held(q) * direction[q];
-            const double curvature = dot(bent, direction);
-            if (!(curvature > 0)) return !(begin > 0);
-            const double length = size / curvature;
-            for (std::size_t q = 0; q < N; ++q) {
-                step[q] += length * direction[q];
-                rest[q] -= length * bent[q];
-            }
-            solved = preconditioner.apply(rest);
-            const double before = std::exchange(size, dot(rest, solved));
-            if (!(size > CG_RESIDUAL * begin)) return true;
-            for (std::size_t q = 0; q < N; ++q) direction[q] = solved[q] + size / before * direction[q];
-        }
-        return false;
-    };
+    NewtonSteps steps(samples, columns, ridge, near);
     for (int count = 0; count < NEWTON_STEPS; ++count) {
-        std::vector<double> gradient = samples.gradient(columns, point, poll);
-        for (std::size_t q = 0; q < N; ++q) gradient[q] += held(q) * x[q];
-        if (!preconditioner.known() || !conjugate(gradient)) {
-            std::vector<double> hessian = samples.hessian(columns, point, poll);
-            for (std::size_t q = 0; q < N; ++q) hessian[q * N + q] += held(q);
-            preconditioner.factorise_of(hessian);
-            step = preconditioner.apply(gradient);
+        const std::vector<double> gradient = steps.gradient(point, x, poll);
+        step = steps.known() ? steps.conjugate(point, gradient, CG_RESIDUAL, poll) : std::vector<double>();
+        if (step.empty()) {
+            steps.factorise_hessian(steps.hessian(point, poll));
+            step = steps.solve(gradient);
             for (double &value : step) value = -value;
         }
         const double gain = -dot(step, gradient);
