@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._runtime.rounding import products_above
 from levelprox._typing import FloatArray, Mask, Names, Vector
 from levelprox._validation import as_array, finite, real, real_array
 from levelprox.constraints.costs import checked_costs
@@ -19,6 +18,7 @@ from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
 from levelprox.designs._base import column_name
 from levelprox.designs.moments import moments_of
 from levelprox.exceptions import InvalidInputError, NumericalError
+from levelprox.projection import products_above
 
 _SMALLEST = 2.0**-1022  # of a deviation: the inverse is a number, too
 _LARGEST = 2.0**1000  # of a deviation: sums over the column are numbers, too
