@@ -208,7 +208,7 @@ class Standardization:
         c and s; None leaves X as it is.
     fit_intercept : bool
         Whether x ends with an intercept.
-    width : int
+    n_outputs : int
         How many coefficients a feature has.
     names : sequence of str, optional
         What errors call the columns.
@@ -220,7 +220,7 @@ class Standardization:
         center: Vector | None,
         scale: Vector | None,
         fit_intercept: bool,
-        width: int = 1,
+        n_outputs: int = 1,
         names: Names | None = None,
     ) -> None:
         self.base = base = as_design(X)
@@ -229,12 +229,12 @@ class Standardization:
             _check_range(base, names)
         self.design: Design = base if center is None and scale is None else ScaledDesign(base, center, scale)
         self.dtype = base.dtype
-        self.center, self.fit_intercept, self.width = center, fit_intercept, width
+        self.center, self.fit_intercept, self.n_outputs = center, fit_intercept, n_outputs
         self.scale = np.ones(base.shape[1]) if scale is None else np.asarray(scale, np.float64)
 
     @classmethod
     def standardized(
-        cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1, names: Names | None = None
+        cls, X: object, weight: Vector | None, fit_intercept: bool, n_outputs: int = 1, names: Names | None = None
     ) -> Standardization:
         """Return the conversion to columns of deviation 1 about their mean; about zero, where there is no intercept.
 
@@ -248,7 +248,7 @@ class Standardization:
             # The intercept has the same effect as centring, and these columns stay sparse in every refit.
             center = np.where(base.stored_shares() > _CENTRED_STORED_SHARE, center, 0.0)
             center = center if np.any(center) else None
-        return cls(base, center, _usable(scale, names), fit_intercept, width, names)
+        return cls(base, center, _usable(scale, names), fit_intercept, n_outputs, names)
 
     def deviations(self, weight: Vector | None) -> Vector:
         """Return deviations of the columns of X, about zero where there is no intercept; 1 for constant ones."""
@@ -262,12 +262,12 @@ class Standardization:
         d: int,
         moments: RunningMoments | None,
         fit_intercept: bool,
-        width: int = 1,
+        n_outputs: int = 1,
         names: Names | None = None,
     ) -> Standardization:
         """Return the same for remote X, by the moments of its columns; without these X is left as it is."""
         found = cls.__new__(cls)
-        found.dtype, found.fit_intercept, found.width, found.names = dtype, fit_intercept, width, names
+        found.dtype, found.fit_intercept, found.n_outputs, found.names = dtype, fit_intercept, n_outputs, names
         found.center, found.scale = None, np.ones(d)
         if moments is not None:
             found.center = moments.mean if fit_intercept else None
@@ -275,7 +275,7 @@ class Standardization:
         return found
 
     def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
-        """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""
+        """Return x of coefficients of shape (n_outputs, d) or (d,) and intercepts of shape (n_outputs,) or ()."""
         coef64: Vector = np.atleast_2d(coef).astype(np.float64)
         last: Vector = np.atleast_1d(intercept).astype(np.float64)
         rows = (coef64 * self.scale).T
@@ -286,12 +286,12 @@ class Standardization:
         return np.vstack([rows, last]).ravel()
 
     def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return coefficients of shape (width, d), in the precision of X or another, and intercepts of shape (width,).
+        """Return coefficients of shape (n_outputs, d), in the precision of X or another, and as many intercepts.
 
         |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that they satisfy the same constraints as x.
         """
         dtype = self.dtype if dtype is None else dtype
-        rows = x.reshape(-1, self.width)
+        rows = x.reshape(-1, self.n_outputs)
         inner = rows[: self.scale.size].T
         with np.errstate(over="ignore", under="ignore"):
             coef = (inner / self.scale).astype(dtype)
@@ -315,7 +315,7 @@ class Standardization:
 
     def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> FloatArray:
         if not self.fit_intercept:
-            return np.zeros(self.width, coef.dtype)
+            return np.zeros(self.n_outputs, coef.dtype)
         last = rows[-1]
         if self.center is not None:
             used = np.flatnonzero(np.any(coef, axis=0))
