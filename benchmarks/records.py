@@ -120,8 +120,8 @@ def count(X: Any, y: np.ndarray, features: int) -> dict[str, float]:
 def report(row: dict[str, Any]) -> list[str]:
     """Print the figures of a fit, and return the bars that it misses."""
     print(
-        f"{row['people']} x {row['codes']}, {row['entries']:.2e} entries, {row['data'] / 1e9:.2f} GB: {row['seconds']:.1f} "
-        f"s, {row['processor_seconds']:.1f} s of processor time, peak {row['peak'] / 1e9:.2f} GB, "
+        f"{row['people']} x {row['codes']}, {row['entries']:.2e} entries, {row['data'] / 1e9:.2f} GB: "
+        f"{row['seconds']:.1f} s, {row['processor_seconds']:.1f} s of processor time, peak {row['peak'] / 1e9:.2f} GB, "
         f"{row['above_data'] / 1e9:.2f} GB above the data; loss {row['loss']:.6f}"
     )
     if "passes" in row:

@@ -238,7 +238,7 @@ class Standardization:
     ) -> Standardization:
         """Return the conversion to columns of deviation 1 about their mean; about zero, where there is no intercept.
 
-        With an intercept, columns of a sparse X that are mostly zero are scaled and not centred: the answer is the same.
+        With an intercept, columns of a sparse X that are mostly zero are scaled, not centred: the answer is the same.
         """
         base = as_design(X)
         with np.errstate(over="ignore", invalid="ignore"):
