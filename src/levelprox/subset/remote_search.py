@@ -132,7 +132,7 @@ class SecondOrderModel:
         return int(self.candidates[best]) if gain[best] > 0 else None
 
     def swaps(self, leaves: Mask, most: int) -> Iterator[RemoteFit]:
-        """Yield the minimum after each swap, those first that lower the model most; `leaves`: features that may leave."""
+        """Yield the minimum after each swap, those first that lower the model most, of features that may leave."""
         S, K, moved = self.places, self._inverse, self._moved
         own, fitted = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), self.x[S] - K @ self.gradient[S]
         slope = self._slopes[None, :] - (fitted / own)[:, None] * moved.T
