@@ -23,12 +23,11 @@ from levelprox._validation import finite, whole
 from levelprox.backends.partition import ComputeStatistics, Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.query import PartialSums
-from levelprox.designs._base import Design
+from levelprox.designs import Design
 from levelprox.designs.chunked import Chunked
 from levelprox.designs.column_view import ColumnCache, DeferredDesign
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import check_weights
-from levelprox.losses._base import vector
+from levelprox.losses import check_weights, vector
 
 #: Called as progress(chunks read in this pass, chunks, what for).
 Progress = Callable[[int, int, str], None]
@@ -127,9 +126,9 @@ class FileSource(PartitionedSource):
     def _predict_features(self, sums: PartialSums) -> None:
         """Let the cache prefer features with a large gradient: they are likely to be needed next."""
         if sums.gradient is not None and np.all(np.isfinite(sums.gradient)):
-            width = next((one.form.width for one in reversed(self._changes) if isinstance(one, SetForm)), 1)
+            n_outputs = next((one.form.n_outputs for one in reversed(self._changes) if isinstance(one, SetForm)), 1)
             d = self.n_features  # an intercept is behind them
-            size = np.sum(np.square(sums.gradient[: d * width].reshape(d, width)), axis=1)
+            size = np.sum(np.square(sums.gradient[: d * n_outputs].reshape(d, n_outputs)), axis=1)
             self.cache.likely = np.argsort(-size, kind="stable")
 
     def _summed(self, work: Work[T], pass_: Pass, begin: int, end: int) -> T | None:

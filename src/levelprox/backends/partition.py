@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Features, Vector
 from levelprox._validation import check_labels
-from levelprox.designs import Design, RunningMoments, ScaledDesign
-from levelprox.designs._base import check_finite
+from levelprox.designs import Design, RunningMoments, ScaledDesign, check_finite
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
@@ -110,7 +109,7 @@ class Form:
     softmax: bool = False
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         """Coefficients of a feature."""
         return 1 if self.classes is None or self.classes.size == 2 else self.classes.size
 

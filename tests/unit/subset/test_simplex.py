@@ -1,4 +1,4 @@
-"""Exact fits of losses with kinks with many samples: most of them keep their signs, and only the others are searched."""
+"""Exact fits of losses with kinks with many samples: most keep their signs, and only the others are searched."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_the_dual_solution_shows_that_a_fit_is_exact(loss, kind):
     assert np.all(gradient <= 1e-11 * np.array([np.sum(model.share * np.abs(column)) for column in columns]))
     # Fenchel: ψ(x) is at least −Σ p_i u_i b_i for any such u.
     assert model.value_of(found.margins) == pytest.approx(-float(np.sum(model.share * u * model.target)), rel=1e-9)
-    assert found.error <= 1e-9 * found.psi
+    assert found.error <= 1e-9 * found.psi + 8 * found.rounding
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -65,7 +65,7 @@ def test_signs_hold_with_many_samples():
     signs = np.arange(len(columns)) < 5
     found = minimised(model, columns, signs, np.zeros(len(columns)))
     assert np.all(found.x[signs] >= 0) and found.x[1] == 0
-    assert found.error <= 1e-9 * found.psi
+    assert found.error <= 1e-9 * found.psi + 8 * found.rounding
 
 
 def test_a_fit_ends_at_a_deadline():
