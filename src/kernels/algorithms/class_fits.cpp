@@ -35,7 +35,7 @@ ClassFits::Step ClassFits::newton_step(const Derivatives &at, const std::vector<
     steps.use(std::move(matrix), std::move(unit));
     Step found{steps.solve(at.gradient)};
     for (double &value : found.step) value = -value;
-    return found.of(at.gradient);
+    return std::move(found).of(at.gradient);
 }
 
 // What is left to gain is at most g'H^-1 g times a factor of how far the Newton step changes differences between the
