@@ -137,6 +137,17 @@ std::optional<ClassNewtonFit> newton_fit(const ClassSamples &samples, const Colu
     samples.move(columns, x, margins, poll);
     ClassPoint point = samples.at(margins, poll);
     double psi = with_ridge(point.loss, K, x, ridge);
+    if (near) {
+        std::vector<double> other = samples.origin();
+        samples.move(columns, near->begin, other, poll);
+        ClassPoint before = samples.at(other, poll);
+        if (const double value = with_ridge(before.loss, K, near->begin, ridge); !(psi <= value)) {
+            x = near->begin;
+            margins.swap(other);
+            point = std::move(before);
+            psi = value;
+        }
+    }
     NewtonSteps steps(samples, columns, ridge, near);
     for (int count = 0; count < NEWTON_STEPS; ++count) {
         const std::vector<double> gradient = steps.gradient(point, x, poll);

@@ -17,6 +17,7 @@ namespace levelprox {
 //
 //     H_RR^-1 = K_RR - K_Ri K_ii^-1 K_iR,      then j by its Schur complement.
 struct NearInverse {
+    std::vector<double> begin;             // another x to begin with
     const double *inverse;                 // K, of shape (order, order)
     std::size_t order;                     // of S: features times classes
     std::int64_t out;                      // the place of i in S; -1: none is left out
@@ -73,8 +74,8 @@ struct ClassNewtonFit {
     double psi = 0;
 };
 
-// From x until a Newton step gains at most accuracy |psi|, or psi is at most `gone`; none where psi is not likely to be
-// below a value.
+// From x, or from where `near` begins if that is lower, until a Newton step gains at most accuracy |psi|, or psi is at
+// most `gone`; none where psi is not likely to be below a value.
 std::optional<ClassNewtonFit> newton_fit(const ClassSamples &samples, const ColumnPointers &columns,
                                          std::vector<double> x, const std::vector<double> &ridge, double accuracy,
                                          double below, double gone, const NearInverse *near, Poll &poll);

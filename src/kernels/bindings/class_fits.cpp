@@ -25,9 +25,9 @@ using Fit = std::tuple<FitEnd, Array, double, Array2, Array2, double, double>;
 // x, psi and margins.
 using QuickFit = std::tuple<Array, double, Array2>;
 
-// Inverse over S, the place that is left out or -1, the inverse of its block, and what is known of the one that is
-// added: H_jR H_RR^-1 and the inverse of its Schur complement, both of which may be empty.
-using Near = std::tuple<Matrix, std::int64_t, Matrix, Matrix, Matrix>;
+// Another x to begin with, the inverse over S, the place that is left out or -1, the inverse of its block, and what is
+// known of the one that is added: H_jR H_RR^-1 and the inverse of its Schur complement, both of which may be empty.
+using Near = std::tuple<std::vector<double>, Matrix, std::int64_t, Matrix, Matrix, Matrix>;
 
 ColumnPointers checked(const ClassFits &fits, const std::vector<In> &columns) {
     ColumnPointers places;
@@ -51,17 +51,18 @@ std::vector<double> margins_of(const ClassFits &fits, const Matrix &z) {
 }
 
 NearInverse checked(const Near &near, std::size_t size, std::size_t K) {
-    const auto &[inverse, out, stiffness, across, schur] = near;
+    const auto &[begin, inverse, out, stiffness, across, schur] = near;
     const auto fits = [](const Matrix &matrix, std::size_t rows, std::size_t columns) {
         return matrix.shape(0) == rows && matrix.shape(1) == columns;
     };
     const std::size_t order = inverse.shape(0);
     const bool added = across.shape(0) > 0, left_out = out >= 0;
-    require(fits(inverse, order, order) && order % K == 0 && (!left_out || std::size_t(out) < order / K) &&
-                (!left_out || fits(stiffness, K, K)) && (!added || (fits(across, K, order) && fits(schur, K, K))) &&
+    require(begin.size() == size && fits(inverse, order, order) && order % K == 0 &&
+                (!left_out || std::size_t(out) < order / K) && (!left_out || fits(stiffness, K, K)) &&
+                (!added || (fits(across, K, order) && fits(schur, K, K))) &&
                 size == order - (left_out ? K : 0) + (added ? K : 0),
             "the inverse does not fit the columns");
-    return {inverse.data(), order, out, stiffness.data(), added ? across.data() : nullptr, schur.data()};
+    return {begin, inverse.data(), order, out, stiffness.data(), added ? across.data() : nullptr, schur.data()};
 }
 
 Fit fit(const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance, double below,

@@ -19,8 +19,8 @@ from levelprox.subset.fit import Fit
 _RIDGE_SHARE, _LARGEST_RIDGE_SHARE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
 _NO_LOSS_SHARE = 1e-6  # of ψ without features: separated samples have no loss left
 
-#: The inverse of a Hessian from before, and how the set differs: see `ClassFits.quick_fit`.
-Near = tuple[Matrix, int, Matrix, Matrix, Matrix]
+#: Where to begin as well, the inverse of a Hessian from before, and how the set differs: see `ClassFits.quick_fit`.
+Near = tuple[list[float], Matrix, int, Matrix, Matrix, Matrix]
 
 
 class ClassNewton:
@@ -132,17 +132,18 @@ class ClassEstimates:
     def changed(self, out: int | None, into: int | None) -> tuple[Features, Vector, Near]:
         """Return features without that at the place `out` and with that at the place `into` of `outside`, at the end.
 
-        Returned with x of the second-order model there, and what is known of the inverse of its Hessian.
+        Returned with x of the second-order model there, and with x as it is and what is known of the inverse Hessian.
         """
         features, x = self.at.features, self.at.x
-        none = np.zeros((0, 0))
+        none, before = np.zeros((0, 0)), x
         held = stiffness = none
         if out is not None:
             mine, stiffness = self._of(out), self.stiffness[out]
             held = stiffness @ self.inverse[mine]  # K_ii⁻¹ K_i·
             x, features = np.delete(x - self.x[out] @ held, mine), np.delete(features, out)
+            before = np.delete(before, mine)
         if into is None:
-            return features, x, (self.inverse, -1 if out is None else out, stiffness, none, none)
+            return features, x, (before.tolist(), self.inverse, -1 if out is None else out, stiffness, none, none)
         left, slope, across = self.left[into], self.gradient[into], self.across[into]
         if out is not None:
             own = across[:, mine]
@@ -152,7 +153,8 @@ class ClassEstimates:
         added = -inverse @ slope
         moved = added @ across
         x = np.append(x - (moved if out is None else np.delete(moved, mine)), added)
-        near = self.inverse, -1 if out is None else out, stiffness, np.ascontiguousarray(across), inverse
+        begin = [*before.tolist(), *[0.0] * added.size]
+        near = begin, self.inverse, -1 if out is None else out, stiffness, np.ascontiguousarray(across), inverse
         return np.append(features, self.outside[into]), x, near
 
     def _of(self, i: int) -> slice:
