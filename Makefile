@@ -78,6 +78,7 @@ $(BENCH)/.built: pyproject.toml | $(VENV)/.built
 	$(BENCH)/bin/python -c 'import site, pathlib; pathlib.Path(site.getsitepackages()[0], "levelprox-venv.pth").write_text("import site; site.addsitedir(\"$(abspath $(SITE))\")\n")'
 	$(BENCH)/bin/python -c 'import tomllib, pathlib; print(*tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]["optional-dependencies"]["bench"], sep="\n")' > $(BENCH)/requirements.txt
 	$(BENCH)/bin/python -m pip install --quiet --requirement $(BENCH)/requirements.txt
+	$(BENCH)/bin/python -m pip install --quiet --no-deps "adelie>=1.1.52"  # it demands numpy < 2, but runs with numpy 2
 	touch $@
 
 # Ratios of the kernels and the engine to what they replaced.

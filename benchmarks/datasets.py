@@ -2,7 +2,7 @@
 
 Real ones come from `load_data.py` in the folder that LEVELPROX_DATA names (`reuters21578:crude` is its topic crude,
 `a9a@2000` its first 2000 samples). Generated ones need nothing: `generated-sparse`, `generated-dense`,
-`generated-squared`, `generated-tiny`.
+`generated-squared`, `generated-wide` (squared loss, 500 × 2000), `generated-tiny`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-GENERATED = ("generated-sparse", "generated-dense", "generated-squared", "generated-tiny")
+GENERATED = ("generated-sparse", "generated-dense", "generated-squared", "generated-wide", "generated-tiny")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def _two_signs(b: NDArray[np.float64]) -> NDArray[np.float64]:
 def _generated(name: str) -> tuple[Any, NDArray[np.float64]]:
     """Stand-ins with 20 features that matter, columns correlated where dense."""
     rng = np.random.default_rng(0)
-    n, d = {"generated-sparse": (4000, 20000), "generated-tiny": (80, 12)}.get(name, (1000, 400))
+    shapes = {"generated-sparse": (4000, 20000), "generated-wide": (500, 2000), "generated-tiny": (80, 12)}
+    n, d = shapes.get(name, (1000, 400))
     if name == "generated-sparse":
         places = rng.integers(0, d, 100 * n), np.arange(0, 100 * n + 1, 100)  # a hundred entries a row
         X: Any = scipy.sparse.csr_matrix((rng.standard_normal(100 * n), *places), shape=(n, d))
@@ -90,7 +91,7 @@ def _generated(name: str) -> tuple[Any, NDArray[np.float64]]:
     truth = np.zeros(d)
     truth[:: max(d // 20, 1)][:20] = np.resize([1.0, -1.5, 2.0, -0.5], truth[:: max(d // 20, 1)][:20].size)
     z = X @ truth
-    if name == "generated-squared":
+    if name in ("generated-squared", "generated-wide"):
         return X, z + 2 * rng.standard_normal(n)
     return X, np.sign(z + rng.logistic(size=n))
 

@@ -42,4 +42,13 @@ class AbessPath(_Abess):
         return range(1, k + 1)
 
 
-KINDS = {"abess k": AbessAlone, "abess 1..k": AbessPath}
+class AbessEachSize(_Abess):
+    """abess for each k of a path; it returns one support for a call, so a path is a call for each k."""
+
+    def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
+        fits = [super(AbessEachSize, self).fit(data, {"k": k}, None) for k in ask["ks"]]
+        return Fit(np.concatenate([fit.coefficients for fit in fits]))
+
+
+KINDS = {"abess k": AbessAlone, "abess 1..k": AbessPath, "abess path": AbessEachSize}

@@ -65,6 +65,8 @@ class Peer(ABC):
             small["levels"] = [0.02, 0.04]
         if "k" in ask:
             small["k"] = 2
+        if "ks" in ask:
+            small["ks"] = [1, 2]
         return small
 
 

@@ -75,6 +75,20 @@ class BestSubset(Peer):
         return Fit(np.asarray(subset.x), "", {"passes": int(subset.n_grad)})
 
 
+class SubsetPath(Peer):
+    """At most k features for each k of the ask; coefficients come back one row after another."""
+
+    package = "levelprox"
+
+    def fit(self, data: Dataset, ask: Ask, start: Vector | None) -> Fit:
+        """Fit the data."""
+        import levelprox
+
+        model = levelprox.LinearModel(data.X, data.b, data.loss, fit_intercept=True)
+        path = levelprox.subset_path(model, ask["ks"])
+        return Fit(path.coefficients.toarray().ravel(), "", {"passes": int(np.sum(path.n_grad))})
+
+
 class LevelPath(Peer):
     """All levels of the ask in one call; coefficients come back one row after another, for the levels in `sampled`."""
 
@@ -100,4 +114,5 @@ KINDS = {
     "levelprox continuation": Continuation,
     "levelprox best_subset": BestSubset,
     "levelprox path": LevelPath,
+    "levelprox subset_path": SubsetPath,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.session import Session
-from benchmarks.tables import at_most_k, cold, convex_concave, counts, l1, paper, skglm_path
+from benchmarks.tables import at_most_k, cold, convex_concave, counts, k_path, l1, paper, skglm_path
 
 
 @dataclass(frozen=True)
@@ -21,5 +21,5 @@ class Table:
 
 TABLES = {
     module.NAME: Table(module.measure, module.DATA, module.QUICK, module.STAND_INS)
-    for module in (skglm_path, at_most_k, convex_concave, l1, paper, counts, cold)
+    for module in (skglm_path, at_most_k, k_path, convex_concave, l1, paper, counts, cold)
 }

@@ -12,6 +12,7 @@ from benchmarks.session import Judge, Session
 
 NAME = "at most k"
 DATA = (
+    "generated-wide",
     "a9a",
     "w8a",
     "gas",
@@ -27,7 +28,16 @@ DATA = (
 QUICK = ("riboflavin", "ALLAML", "RELATHE")
 STAND_INS = ("generated-dense", "generated-squared")
 FEATURES = (5, 10, 20)
-PEERS = ("levelprox best_subset", "abess k", "abess 1..k", "skscope", "omp", "skglm cut to k")
+PEERS = (
+    "levelprox best_subset",
+    "abess k",
+    "abess 1..k",
+    "l0learn",
+    "l0learn swaps",
+    "skscope",
+    "omp",
+    "skglm cut to k",
+)
 
 
 def measure(session: Session, name: str) -> None:

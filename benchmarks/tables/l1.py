@@ -1,6 +1,7 @@
-"""The ℓ1 constraint at the level ‖x‖₁ of celer's solution, against celer and liblinear; and MCP at as many features.
+"""The ℓ1 constraint at the level ‖x‖₁ of the most accurate peer, against celer, liblinear and adelie; and MCP.
 
-λ = λ_max/5, /20 and /50, no intercept. celer and liblinear run at every tolerance of a ladder, and the table takes the
+MCP is fitted at as many features as that peer found.
+λ = λ_max/5, /20 and /50, no intercept. The peers run at every tolerance of a ladder, and the table takes the
 fastest fit whose judged KKT residual is at most that of levelprox, or 1e-6: equal accuracy, not equal settings. Each is
 judged by its own problem: theirs by λ, which fixes the multiplier, levelprox by the level. (With the multiplier free,
 the origin would be perfect at its own level 0.)
@@ -21,6 +22,7 @@ STAND_INS = ("generated-dense", "generated-squared")
 SHARES = (5, 20, 50)
 LADDER = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 THRESHOLD = 2.0
+PEERS = ("celer", "liblinear", "adelie")
 
 
 def measure(session: Session, name: str) -> None:
@@ -35,7 +37,7 @@ def measure(session: Session, name: str) -> None:
             f"/{share} tol={tol:g}": {"penalty": penalty, "multiplier": 1.0, "own_tol": tol}
             for tol in (LADDER[1::2] if session.quick else LADDER)
         }
-        rows = [row for peer in ("celer", "liblinear") for row in session.measure(NAME, data, peer, asks, judged)]
+        rows = [row for peer in PEERS for row in session.measure(NAME, data, peer, asks, judged)]
         best = most_accurate(rows)
         if best is not None and best["g"] > 0:
             # The judge's g of λ|x|; the constraint has λ = 1.

@@ -253,7 +253,7 @@ def _problem(
         raise InvalidInputError("feature_cost and budget are for data in memory, not for Dask, files or a device")
     if k is not None and np.ndim(k) > 0:
         raise InvalidInputError(f"k must be an integer, got {k!r}; subset_path(model, k) takes several")
-    n_features, own = objective.dimension // objective.width, objective.unpenalized
+    n_features, own = objective.dimension // objective.n_outputs, objective.unpenalized
     count = n_features - own.size if k is None else whole("k", k)
     kept = np.empty(0, np.intp) if keep is None else _features("keep", keep, objective)
     problem = SubsetProblem(objective, count, kept, nonnegative)
@@ -308,7 +308,7 @@ def _in_time(work: Callable[[], Value | None]) -> Value | None:
 
 def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -> Features:
     """Features by index or mask, sorted, each once."""
-    n_features = objective.dimension // objective.width
+    n_features = objective.dimension // objective.n_outputs
     chosen = np.asarray(given)
     mask = chosen.dtype == np.bool_
     counted = n_features - objective.unpenalized.size

@@ -333,6 +333,20 @@ def adopt_renamed(cls: type, names: dict[str, str]) -> None:
             setattr(cls, new, vars(cls)[old])
 
 
+def renamed_attribute(old: str, new: str) -> Any:
+    """Return a property that reads and sets attribute `new` under its deprecated name, with a warning."""
+
+    def read(self: Any) -> Any:
+        warn(f"{type(self).__name__}.{old} is deprecated: its name is {new}", DeprecationWarning)
+        return getattr(self, new)
+
+    def write(self: Any, value: Any) -> None:
+        warn(f"{type(self).__name__}.{old} is deprecated: its name is {new}", DeprecationWarning)
+        setattr(self, new, value)
+
+    return property(read, write, doc=f"Deprecated name of `{new}`.")
+
+
 def counted(n: int, noun: str, plural: str | None = None) -> str:
     """Return "1 feature", "2 features" for a message; `plural` is for nouns that take no s."""
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"

@@ -18,7 +18,7 @@ from levelprox._typing import Features, Mask, Vector
 from levelprox._validation import finite, is_data, real, real_array, whole
 from levelprox.constraints import MCP, Constraint
 from levelprox.constraints.costs import Costs
-from levelprox.exceptions import InfeasibleError, InvalidInputError
+from levelprox.exceptions import InfeasibleError, InvalidInputError, renamed_attribute
 from levelprox.objectives import Objective
 from levelprox.projection import feature_weights, group_norms, nonnegative_mask
 
@@ -36,7 +36,7 @@ class FeatureProblem:
     ----------
     dimension : int
         Number of coordinates d.
-    width : int
+    n_outputs : int
         Number of coefficients per feature: 1, or the number of classes.
     n_features : int
         Number of features.
@@ -50,7 +50,8 @@ class FeatureProblem:
     nonnegative: Signs
     costs: Costs | None = None  # what features cost, and a budget; of a `SubsetProblem` only
     dimension: int
-    width: int
+    n_outputs: int
+    width = renamed_attribute("width", "n_outputs")
     n_features: int
     unpenalized: Features
     signs: tuple[NDArray[np.uint8] | None, bool]
@@ -75,12 +76,12 @@ class FeatureProblem:
 
     def _restricted(self, W: Features, **changes: object) -> Self:
         """Return a copy over the features in W; `changes` are those of the subclass."""
-        part, nonnegative = self.objective.restrict(W), self.must_be_nonnegative()[W] if self.width == 1 else None
+        part, nonnegative = self.objective.restrict(W), self.must_be_nonnegative()[W] if self.n_outputs == 1 else None
         return self._copied(
             objective=part,
             nonnegative=nonnegative,
             dimension=part.dimension,
-            n_features=part.dimension // self.width,
+            n_features=part.dimension // self.n_outputs,
             unpenalized=np.isin(W, self.unpenalized).nonzero()[0],
             signs=nonnegative_mask(nonnegative, part.dimension),
             **changes,
@@ -91,12 +92,12 @@ class FeatureProblem:
         self.__dict__.update(values)
 
     def _set_dimensions(self) -> None:
-        d, width = self.objective.dimension, self.objective.width
-        self._set(dimension=d, width=width, n_features=d // width)
+        d, n_outputs = self.objective.dimension, self.objective.n_outputs
+        self._set(dimension=d, n_outputs=n_outputs, n_features=d // n_outputs)
 
     def _checked_signs(self) -> tuple[NDArray[np.uint8] | None, bool]:
         """Return `signs`, from what was given for `nonnegative`."""
-        if self.width > 1:
+        if self.n_outputs > 1:
             if np.any(np.asarray(self.nonnegative)):
                 raise InvalidInputError(
                     "nonnegative is for features with one coefficient: the norm of several has no sign, and projecting "
@@ -115,7 +116,7 @@ class FeatureProblem:
 
     def sizes(self, x: Vector) -> Vector:
         """Return |x_j| of each feature, or the 2-norm of its coefficients, rounded up."""
-        return np.abs(x) if self.width == 1 else group_norms(x, self.width)
+        return np.abs(x) if self.n_outputs == 1 else group_norms(x, self.n_outputs)
 
     def counted(self, features: Features) -> Features:
         """Return those of these features that count."""
@@ -123,14 +124,14 @@ class FeatureProblem:
 
     def support(self, x: Vector) -> Features:
         """Return the features that are not zero."""
-        sizes = x if self.width == 1 else self.sizes(x)
+        sizes = x if self.n_outputs == 1 else self.sizes(x)
         return np.asarray((sizes != 0).nonzero()[0])  # NumPy finds places in a mask far faster than in floats
 
     def coordinates(self, features: Features) -> Features:
         """Return the places of the coefficients of these features in x."""
-        if self.width == 1:
+        if self.n_outputs == 1:
             return features
-        return np.asarray((features[:, None] * self.width + np.arange(self.width)).ravel(), np.intp)
+        return np.asarray((features[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel(), np.intp)
 
     def must_be_nonnegative(self) -> Mask:
         """Return a boolean mask of the coordinates with x_j ≥ 0."""
@@ -186,7 +187,7 @@ class Problem(FeatureProblem):
     Parameters
     ----------
     objective : Objective
-        ψ; its `width` is the number of coefficients of a feature.
+        ψ; its `n_outputs` is the number of coefficients of a feature.
     constraint : Constraint
         φ, one coordinate of g.
     level : float
@@ -223,7 +224,7 @@ class Problem(FeatureProblem):
         self._set_dimensions()
         given = _weights_without(self.objective.unpenalized, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
-        if self.width > 1:
+        if self.n_outputs > 1:
             # Never None: from them and x alone the surrogate determines which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
         unpenalized = np.empty(0, np.intp) if weights is None else np.flatnonzero(weights == 0)
@@ -232,7 +233,7 @@ class Problem(FeatureProblem):
     @classmethod
     def unconstrained(cls, objective: Objective, nonnegative: Signs = None) -> Problem:
         """Return the problem min ψ(x) with signs and no level: every feature is unpenalized."""
-        unpenalized = np.zeros(objective.dimension // objective.width)
+        unpenalized = np.zeros(objective.dimension // objective.n_outputs)
         return cls(objective, MCP.from_threshold(1.0), 1.0, unpenalized, nonnegative)
 
     def counts(self, features: Features) -> Mask:
@@ -242,17 +243,17 @@ class Problem(FeatureProblem):
     def free(self, x: Vector) -> Mask:
         """Return the coordinates with a constant cost: of features that are unpenalized or beyond their threshold."""
         features = np.zeros(self.n_features, np.bool_) if self.weights is None else self.weights == 0
-        sizes = x if self.width == 1 else self.sizes(x)
+        sizes = x if self.n_outputs == 1 else self.sizes(x)
         support = self.support(x)  # at zero φ rises, with slope λ > 0
         features[support] |= self.constraint.slope(np.abs(sizes[support])) == 0
-        return features if self.width == 1 else np.asarray(np.repeat(features, self.width))
+        return features if self.n_outputs == 1 else np.asarray(np.repeat(features, self.n_outputs))
 
     def g(self, x: Vector) -> float:
         """Return g(x) = Σ_j ω_j φ(|x_j|), with the sizes |x_j| of `sizes`."""
         if np.shape(x) != (self.dimension,):
             raise InvalidInputError(f"x must have shape ({self.dimension},), got {np.shape(x)}")
         point = np.asarray(x, np.float64)
-        return self.constraint.total(point if self.width == 1 else self.sizes(point), self.weights)
+        return self.constraint.total(point if self.n_outputs == 1 else self.sizes(point), self.weights)
 
     def is_feasible(self, x: Vector) -> bool:
         """Return whether g(x) ≤ η and every sign holds."""
@@ -279,7 +280,7 @@ class Problem(FeatureProblem):
         charge = sizes * self.constraint.slope(sizes) * (1.0 if self.weights is None else self.weights)
         total, shorter = float(np.sum(charge)), x
         factor = 2 * excess / total if total > 0 else 1.0
-        moves = np.repeat(charge > 0, self.width)
+        moves = np.repeat(charge > 0, self.n_outputs)
         while excess > 0 and factor < _LEAST_SHORTENED:
             shorter = np.where(moves, (1 - max(factor, _ULP)) * x, x)
             excess = self.constraint.total_above(self.sizes(shorter), self.weights) - self.level

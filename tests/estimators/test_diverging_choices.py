@@ -304,10 +304,10 @@ def test_the_accuracy_of_remote_data(elsewhere, classes, softmax):
     X, y, weight = rng.standard_normal((20, 3)), rng.integers(0, classes, 20), rng.integers(0, 3, 20).astype(float)
     form = Form(Logistic(), True, classes=np.arange(classes), softmax=softmax and classes > 2)
     objective = source_of(elsewhere(X), y, weight, None).model(form)
-    width = 1 if classes == 2 else classes
-    for x in (np.zeros(4 * width), rng.standard_normal(4 * width)):
-        z = np.column_stack([X, np.ones(20)]) @ x.reshape(4, width)
-        chosen = (z[:, 0] > 0) if width == 1 else np.argmax(z, axis=1)
+    n_outputs = 1 if classes == 2 else classes
+    for x in (np.zeros(4 * n_outputs), rng.standard_normal(4 * n_outputs)):
+        z = np.column_stack([X, np.ones(20)]) @ x.reshape(4, n_outputs)
+        chosen = (z[:, 0] > 0) if n_outputs == 1 else np.argmax(z, axis=1)
         assert objective.accuracy(x) == pytest.approx(np.average(chosen == y, weights=weight))
 
 

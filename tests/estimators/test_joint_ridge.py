@@ -178,10 +178,10 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
     model.n_features_in_ = X.shape[1]
     task = Task.of(model, model._prepare(Samples(*model._read(X, y), None, {})), Budget(features=2))
     inside = task.with_kept(np.array([0, 2]))
-    own = (inside[:, None] * task.standardization.width + np.arange(task.standardization.width)).ravel()
+    own = (inside[:, None] * task.standardization.n_outputs + np.arange(task.standardization.n_outputs)).ravel()
     for ridge, x in each_ridge(task, np.array([0, 2])):
         unit, signs = task.unit_and_signs(inside)
-        penalty = np.repeat(ridge * unit, task.standardization.width)
+        penalty = np.repeat(ridge * unit, task.standardization.n_outputs)
         assert np.count_nonzero(unit) == 2
 
         def loss(z: Any, penalty: Any = penalty) -> Any:
@@ -190,10 +190,10 @@ def test_refits_minimise_the_loss_with_the_ridge(given: dict[str, Any]) -> None:
             psi, gradient = task.objective.value_and_gradient(whole)
             return psi + np.sum(penalty * z**2), gradient[own] + 2 * penalty * z
 
-        bounds = [(0, None) if sign else (None, None) for sign in np.repeat(signs, task.standardization.width)]
+        bounds = [(0, None) if sign else (None, None) for sign in np.repeat(signs, task.standardization.n_outputs)]
         found = minimize(loss, np.zeros(own.size), jac=True, bounds=bounds, options={"ftol": 1e-15, "gtol": 1e-10})
         assert loss(x[own])[0] <= found.fun + 1e-9
-        assert np.all(x[own][np.repeat(signs, task.standardization.width)] >= 0)
+        assert np.all(x[own][np.repeat(signs, task.standardization.n_outputs)] >= 0)
         assert set(np.flatnonzero(x)) <= set(own)
 
 

@@ -69,7 +69,7 @@ def no_time(monkeypatch):
 
 
 def is_point_without_a_look(found, objective):
-    assert np.all(np.isfinite(found.x)) and not np.any(found.x[: -objective.width])
+    assert np.all(np.isfinite(found.x)) and not np.any(found.x[: -objective.n_outputs])
     assert found.psi == pytest.approx(objective.value_and_gradient(found.x)[0], rel=1e-12)
     assert not found.certificate.examined and "not known: there was no time" in str(found.certificate)
 

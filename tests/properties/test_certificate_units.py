@@ -277,17 +277,17 @@ def test_degenerate_levels_are_recognised_up_to_rounding(kind):
         assert first == pytest.approx((count + part / 2) * constraint.cap, rel=1e-9)
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_coordinates_of_columns_of_one_size(width, intercept):
+def test_coordinates_of_columns_of_one_size(n_outputs, intercept):
     """Margins and ψ' along them are those of standardised columns; what goes there comes back."""
     rng = np.random.default_rng(0)
     X = np.column_stack([1e10 * (200 + rng.standard_normal(50)), rng.standard_normal((50, 2)), np.full(50, 7.0)])
     kinds = np.argmax(rng.standard_normal((50, 3)), axis=1)
-    model = (LinearModel if width == 1 else MultinomialModel)(X, kinds, fit_intercept=intercept)
-    w = model.feature_scale.coordinates(width)
+    model = (LinearModel if n_outputs == 1 else MultinomialModel)(X, kinds, fit_intercept=intercept)
+    w = model.feature_scale.coordinates(n_outputs)
     assert (w.means is None) != intercept
-    assert model.feature_scale.coordinates(width, centred=False).means is None
+    assert model.feature_scale.coordinates(n_outputs, centred=False).means is None
     x, step = rng.standard_normal((2, model.dimension)) / w.units
     gradient = rng.standard_normal(model.dimension) * w.units
     np.testing.assert_allclose(w.back(w.of(x)) * w.units, x * w.units, atol=1e-12)
@@ -295,7 +295,9 @@ def test_coordinates_of_columns_of_one_size(width, intercept):
     assert w.of(step) @ w.gradient(gradient) == pytest.approx(step @ gradient, rel=1e-9)
     if intercept:
         columns = np.column_stack([X, np.ones(50)])
-        sizes = [np.std(columns @ w.back(one).reshape(-1, width)) for one in np.eye(model.dimension)[: 3 * width]]
+        sizes = [
+            np.std(columns @ w.back(one).reshape(-1, n_outputs)) for one in np.eye(model.dimension)[: 3 * n_outputs]
+        ]
         assert max(sizes) < 3 * min(sizes)
     plain = LinearModel(X[:, 1:3], kinds, fit_intercept=intercept)
     assert plain.feature_scale.coordinates() is None
@@ -304,10 +306,10 @@ def test_coordinates_of_columns_of_one_size(width, intercept):
 # --- ψ is that of the coefficients
 
 
-def exact_psi(loss, A, b, x, width):
+def exact_psi(loss, A, b, x, n_outputs):
     """ψ of float64 coefficients in 60 digits."""
     with mpmath.workdps(60):
-        rows = x.reshape(-1, width)
+        rows = x.reshape(-1, n_outputs)
         z = [[mpmath.fdot(map(mpmath.mpf, a), map(mpmath.mpf, column)) for column in rows.T] for a in A]
         if loss == "multinomial":
             each = [mpmath.log(sum(map(mpmath.exp, m))) - m[int(k)] for m, k in zip(z, b, strict=True)]
@@ -339,12 +341,14 @@ def test_psi_is_that_of_the_coefficients_whatever_the_means(loss, storage):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what has too few digits to converge says so
             found = best_subset(model, 2)
-        assert abs(found.psi - exact_psi(loss, A, b, found.x, model.width)) <= 1e-12 * null
+        assert abs(found.psi - exact_psi(loss, A, b, found.x, model.n_outputs)) <= 1e-12 * null
     for _ in range(3):
-        coefficients = rng.standard_normal((4, model.width)) * [[1], [1], [0], [0]]
+        coefficients = rng.standard_normal((4, model.n_outputs)) * [[1], [1], [0], [0]]
         coefficients[3] = -1e10 * coefficients[:3].sum(axis=0)
         x = coefficients.ravel()
-        assert abs(certify(Problem(model, L1(), 10.0), x).psi - exact_psi(loss, A, b, x, model.width)) <= 1e-12 * null
+        assert (
+            abs(certify(Problem(model, L1(), 10.0), x).psi - exact_psi(loss, A, b, x, model.n_outputs)) <= 1e-12 * null
+        )
 
 
 @pytest.mark.parametrize("centred", [True, False])

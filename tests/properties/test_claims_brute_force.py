@@ -532,13 +532,13 @@ def test_refits_of_several_classes_agree_with_quasi_newton_steps(loss):
             Q = np.asarray(oracle._bases([tuple(sorted({*features, *oracle.case.keep}))], 1e-9)[0][0], float)
 
             def height(a, Q=Q, oracle=oracle):
-                return float(oracle._psi_of(oracle.offset + Q @ a.reshape(Q.shape[1], oracle.width))) / oracle.scale
+                return float(oracle._psi_of(oracle.offset + Q @ a.reshape(Q.shape[1], oracle.n_outputs))) / oracle.scale
 
             if not Q.shape[1]:
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = minimize(height, np.zeros(Q.shape[1] * oracle.width), method="BFGS")
+                found = minimize(height, np.zeros(Q.shape[1] * oracle.n_outputs), method="BFGS")
             assert fit.psi <= found.fun * oracle.scale + oracle.tolerance, f"seed {seed}, {features}: {oracle.case}"
 
 

@@ -275,6 +275,32 @@ def test_bars_count_misses_failures_and_timeouts(tmp_path):
     assert found["cold start, direct over skglm"].verdict == "not measured"
 
 
+def test_bars_on_paths_of_k():
+    def row(case, peer, **figures):
+        return {**dict.fromkeys(COLUMNS, ""), "table": "k path", "data": "made", "case": case, "peer": peer} | {
+            "status": "ok",
+            **figures,
+        }
+
+    path, single = "levelprox subset_path", "levelprox best_subset"
+    rows = [
+        row("1..10", path, loss=0.1, seconds=0.7),
+        row("1..10 k=5", path, loss=0.21),
+        row("1..10 k=10", path, loss=0.1),
+        row("1..10 k=5", single, loss=0.2, seconds=0.3),
+        row("1..10 k=10", single, loss=0.1, seconds=0.1),
+        row("1..10", "l0learn", loss=0.1, seconds=0.1),
+        row("1..10 k=5", "l0learn", loss=0.3),
+    ]
+    found = {bar.claim: bar for bar in bars(rows)}
+    assert found["time of the best subsets of 1..k, in single fits"].value == pytest.approx(7)
+    assert found["time of the best subsets of 1..k, in single fits"].verdict == "missed"
+    assert found["time of the best subsets of 1..k, over l0learn"].value == pytest.approx(7)
+    assert found["loss on the path of k, over single fits: relative excess"].verdict == "missed"
+    assert found["loss on the path of k, over l0learn: relative excess"].verdict == "met"
+    assert found["time of the best subsets of 1..k, over abess path"].verdict == "not measured"
+
+
 def test_rows_survive_the_file_and_the_summary_says_all(tmp_path):
     path = tmp_path / "rows.csv"
     kept = Measurements(path)
@@ -308,14 +334,28 @@ def test_every_competitor_has_a_file():
 
 def test_a_quick_run_from_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LEVELPROX_DATA", raising=False)
-    absent = "abess k,abess 1..k,skscope,skglm cut to k,skglm,celer"
-    run = ["--quick", "--only", "at most k,l1", "--data", "generated-tiny", "--out", str(tmp_path), "--without", absent]
+    absent = "abess k,abess 1..k,abess path,l0learn,l0learn swaps,skscope,skglm cut to k,skglm,celer,adelie"
+    run = [
+        "--quick",
+        "--only",
+        "at most k,k path,l1",
+        "--data",
+        "generated-tiny",
+        "--out",
+        str(tmp_path),
+        "--without",
+        absent,
+    ]
     main(run)
     rows = read(tmp_path / "measurements.csv")
     assert {row["peer"] for row in rows} >= {"levelprox best_subset", "levelprox direct", "omp", "liblinear"}
     direct = [row for row in rows if row["table"] == "l1" and row["peer"] == "levelprox direct"]
     assert direct and all(row["status"] == "ok" and row["kkt"] <= 2e-6 for row in direct)
-    assert all(row["seconds"] > 0 for row in rows if row["status"] == "ok")
+    assert all(row["seconds"] > 0 for row in rows if row["status"] == "ok" and not row["case"].startswith("1..10 k="))
+    path = {row["case"]: row for row in rows if row["peer"] == "levelprox subset_path"}
+    single = {row["case"]: row for row in rows if row["table"] == "k path" and row["peer"] == "levelprox best_subset"}
+    assert list(path) == ["1..10 k=5", "1..10 k=10", "1..10"] and set(single) == {"1..10 k=5", "1..10 k=10"}
+    assert all(path[case]["loss"] <= row["loss"] * (1 + 1e-3) for case, row in single.items())
     assert "ℓ1 constraint over liblinear" in (tmp_path / "summary.md").read_text()
     capsys.readouterr()
     failed = sorted({row["peer"] for row in rows if row["status"] == "error"})

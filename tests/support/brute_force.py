@@ -67,7 +67,7 @@ SECONDS = 20.0  # time_limit of one search
 class Answer:
     """What the library says, in one form for functions and estimators."""
 
-    x: Double  # of shape (d + 1, width); the last row is the intercept
+    x: Double  # of shape (d + 1, n_outputs); the last row is the intercept
     psi: float
     support: Set
     multiplier: float
@@ -127,14 +127,14 @@ def searched(problem: Case) -> Answer:
         signs = problem.nonnegative
         options["nonnegative"] = True if signs.all() else np.append(signs, False) if problem.intercept else signs
     found = best_subset(objective_of(problem), problem.k, **options)
-    x = found.x.reshape(-1, problem.width)
+    x = found.x.reshape(-1, problem.n_outputs)
     return answer_of(problem, x, found, found.support, found.status)
 
 
 def answer_of(problem: Case, x: Double, shown: Any, support: Any, status: Status) -> Answer:
     """From a `Subset` or a certificate."""
     d = problem.X.shape[1]
-    whole = np.zeros((d + 1, problem.width))
+    whole = np.zeros((d + 1, problem.n_outputs))
     whole[: x.shape[0]] = x
     additions = getattr(shown, "additions", None)
     return Answer(

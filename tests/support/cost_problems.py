@@ -161,8 +161,8 @@ def judged(problem: CostCase, found: Any, oracle: Oracle | None = None) -> Outco
     case = problem.case
     oracle = oracle or Oracle(case)
     support = tuple(map(int, found.support))
-    whole = np.zeros((case.X.shape[1] + 1, case.width))
-    rows = found.x.reshape(-1, case.width)
+    whole = np.zeros((case.X.shape[1] + 1, case.n_outputs))
+    rows = found.x.reshape(-1, case.n_outputs)
     whole[: rows.shape[0]] = rows
     psi, tolerance = float(oracle.psi(whole)), oracle.tolerance
     nonzero = tuple(j for j in problem.counted if np.any(whole[j] != 0))

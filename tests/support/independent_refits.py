@@ -177,7 +177,7 @@ class Refit:
     ----------
     psi : float
         ψ at x.
-    x : ndarray of shape (d + 1, width)
+    x : ndarray of shape (d + 1, n_outputs)
         Coefficients of the features, then of the intercept.
     proved : bool
         Whether Newton's method or a duality gap says that there is no better one.
@@ -199,7 +199,7 @@ class Oracle:
         n, self.d = problem.X.shape
         weight = np.ones(n) if problem.weight is None else problem.weight
         rows = weight > 0
-        self.width = problem.width
+        self.n_outputs = problem.n_outputs
         weight = weight[rows].astype(np.longdouble)
         self.s: Extended = weight / weight.sum()
         self.n = int(rows.sum())
@@ -210,8 +210,8 @@ class Oracle:
         # A power of two for each column: no rounding, and squares stay in range.
         largest = np.max(abs(columns), axis=0, initial=0.0)
         self.unit = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1))))
-        offset = np.zeros((n, self.width)) if problem.offset is None else problem.offset.reshape(n, -1)
-        self.offset = np.broadcast_to(offset, (n, self.width))[rows]
+        offset = np.zeros((n, self.n_outputs)) if problem.offset is None else problem.offset.reshape(n, -1)
+        self.offset = np.broadcast_to(offset, (n, self.n_outputs))[rows]
         self.target = problem.b[rows]
         if problem.loss in CLASSES:
             self.label = np.unique(problem.b, return_inverse=True)[1][rows]
@@ -235,7 +235,7 @@ class Oracle:
 
         Where features that are kept separate the classes, the null loss is as small as coefficients are large.
         """
-        nothing = max(float(self.psi(np.zeros((self.d + 1, self.width)))) - self.infimum, 0.0)
+        nothing = max(float(self.psi(np.zeros((self.d + 1, self.n_outputs)))) - self.infimum, 0.0)
         rounding = self.rounding(self.refits([()])[0].x) + (64 * _EPS) ** 2 * nothing
         unattained = self.case.loss in ("logistic", "poisson", "sigmoid", *CLASSES)
         floor = 1e-9 if unattained else 1e-14 if self.case.loss in MARGINS else 0.0
@@ -244,7 +244,7 @@ class Oracle:
     # --- ψ at a point
 
     def margins(self, x: Double) -> Extended:
-        """Margins in extended precision at coefficients of shape (…, d + 1, width)."""
+        """Margins in extended precision at coefficients of shape (…, d + 1, n_outputs)."""
         return self.offset + np.einsum(
             "ij,...jk->...ik", self.columns, x[..., : self.columns.shape[1], :].astype(np.longdouble)
         )
@@ -268,7 +268,7 @@ class Oracle:
         return np.where(np.isnan(psi), np.inf, psi)
 
     def _signs(self) -> Double:
-        return np.where(self.label[:, None] == np.arange(self.width), 1.0, -1.0)
+        return np.where(self.label[:, None] == np.arange(self.n_outputs), 1.0, -1.0)
 
     def rounding(self, x: Double) -> float:
         """What rounding of the margins at x may do to ψ.
@@ -445,7 +445,7 @@ class Oracle:
     def _fitted(self, sets: Sequence[Set], Q: Extended, R: Extended) -> list[Refit]:
         """Fits in the bases, as vectors of float64 coefficients, with ψ there."""
         if Q.shape[2] == 0:
-            x = np.zeros((self.d + 1, self.width))
+            x = np.zeros((self.d + 1, self.n_outputs))
             psi = float(self.psi(x))
             return [Refit(psi, x, True, psi)] * len(sets)
         a, proved = self._minimised(Q)
@@ -468,9 +468,9 @@ class Oracle:
 
     def _coefficients(self, sets: Sequence[Set], R: Extended, a: Any) -> Double:
         """x with Rx = a, each coefficient rounded before those that depend on it: the intercept comes last."""
-        places, (S, p, width) = self._places(sets), a.shape
-        x = np.zeros((S, self.d + 2, width))
-        out = np.zeros((S, p, width))
+        places, (S, p, n_outputs) = self._places(sets), a.shape
+        x = np.zeros((S, self.d + 2, n_outputs))
+        out = np.zeros((S, p, n_outputs))
         unit = np.concatenate([self.unit, np.ones(2, np.longdouble)])[: self.d + 1]
         for j in reversed(range(p)):
             rest = a[:, j] - (R[:, j, j + 1 :, None] * out[:, j + 1 :]).sum(axis=1)
@@ -498,7 +498,7 @@ class Oracle:
         if name == "one_vs_rest":
             fits = [
                 smooth_fits(basis, s, self.offset[:, c], self._signs()[:, c], "logistic", 0.0, self.scale)
-                for c in range(self.width)
+                for c in range(self.n_outputs)
             ]
             return [np.stack([a for a, _ in fits], axis=2)], np.all([sure for _, sure in fits], axis=0)
         if name in KINKED:
@@ -676,16 +676,16 @@ def softmax_fits(
 ) -> tuple[Double, NDArray[np.bool_]]:
     """Several classes, one basis after the other: Newton's method, after quasi-Newton steps where it ends too early."""
     S, _, p = Q.shape
-    width = offset.shape[1]
-    out, proved = np.zeros((S, p, width)), np.zeros(S, bool)
+    n_outputs = offset.shape[1]
+    out, proved = np.zeros((S, p, n_outputs)), np.zeros(S, bool)
     for i in range(S):
         inside = np.flatnonzero((Q[i] != 0).any(axis=0))
         basis = Q[i][:, inside]
-        a, proved[i] = _softmax_fit(basis, s, offset, label, scale, np.zeros((inside.size, width)))
+        a, proved[i] = _softmax_fit(basis, s, offset, label, scale, np.zeros((inside.size, n_outputs)))
         for _ in range(0 if proved[i] else 3):
 
             def height(flat: Double, basis: Double = basis) -> tuple[float, Double]:
-                value, slope = _softmax(offset + basis @ flat.reshape(basis.shape[1], width), label)
+                value, slope = _softmax(offset + basis @ flat.reshape(basis.shape[1], n_outputs), label)
                 return float(value @ s) / scale, (basis.T @ (s[:, None] * slope)).ravel() / scale
 
             end = minimize(
@@ -713,7 +713,7 @@ def _softmax(z: Double, label: NDArray[np.intp]) -> tuple[Double, Double]:
 def _softmax_fit(
     Q: Double, s: Double, offset: Double, label: NDArray[np.intp], scale: float, a: Double
 ) -> tuple[Double, bool]:
-    width, size = offset.shape[1], a.size
+    n_outputs, size = offset.shape[1], a.size
     for _ in range(100):
         z = offset + Q @ a
         value, slope = _softmax(z, label)
@@ -721,7 +721,7 @@ def _softmax_fit(
         g = Q.T @ (s[:, None] * slope)
         P = np.exp(z - z.max(axis=1, keepdims=True))
         P /= P.sum(axis=1, keepdims=True)
-        bend = P[:, :, None] * np.eye(width) - P[:, :, None] * P[:, None, :]
+        bend = P[:, :, None] * np.eye(n_outputs) - P[:, :, None] * P[:, None, :]
         H = np.einsum("np,nab,nq->paqb", Q * s[:, None], bend, Q).reshape(size, size)
         H += (1e-15 * np.trace(H) + 1e-290) * np.eye(size)
         # Rows of one number change nothing: slopes are orthogonal to them, up to rounding.

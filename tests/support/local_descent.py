@@ -105,7 +105,7 @@ class Local:
     omega : ndarray of shape (d,)
     nonnegative : ndarray of bool, of shape (d,)
     intercept : bool
-    width : int
+    n_outputs : int
         Coefficients of one feature.
     """
 
@@ -120,7 +120,7 @@ class Local:
     omega: Double
     nonnegative: NDArray[np.bool_]
     intercept: bool
-    width: int = 1
+    n_outputs: int = 1
 
     @property
     def kinked(self) -> bool:
@@ -129,31 +129,31 @@ class Local:
     # --- ψ and g
 
     def _losses(self, z: Any) -> Any:
-        """Of every sample; z has shape (n, width)."""
+        """Of every sample; z has shape (n, n_outputs)."""
         if self.loss == "multinomial":
             top = z.max(axis=1, keepdims=True)
             own = z[np.arange(z.shape[0]), self.b.astype(int)]
             return np.log(np.sum(np.exp(z - top), axis=1)) + top[:, 0] - own
-        if self.width > 1:
+        if self.n_outputs > 1:
             name = self.loss.split()[1]
-            return sum(loss_value(name, 0.0, z[:, k], self._sides[:, k]) for k in range(self.width))
+            return sum(loss_value(name, 0.0, z[:, k], self._sides[:, k]) for k in range(self.n_outputs))
         return loss_value(self.loss, self.parameter, z[:, 0], self.b)
 
     def _slopes(self, z: Double) -> Double:
         if self.loss == "multinomial":
-            return np.asarray(softmax(z, axis=1) - np.eye(self.width)[self.b.astype(int)])
-        if self.width > 1:
+            return np.asarray(softmax(z, axis=1) - np.eye(self.n_outputs)[self.b.astype(int)])
+        if self.n_outputs > 1:
             name = self.loss.split()[1]
-            return np.column_stack([loss_slope(name, 0.0, z[:, k], self._sides[:, k]) for k in range(self.width)])
+            return np.column_stack([loss_slope(name, 0.0, z[:, k], self._sides[:, k]) for k in range(self.n_outputs)])
         return loss_slope(self.loss, self.parameter, z[:, 0], self.b)[:, None]
 
     @property
     def _sides(self) -> Double:
-        return np.where(self.b[:, None] == np.arange(self.width), 1.0, -1.0)
+        return np.where(self.b[:, None] == np.arange(self.n_outputs), 1.0, -1.0)
 
     def psi(self, x: Double) -> float:
         """ψ in extended precision; inf where it is not a number."""
-        rows = x.reshape(-1, self.width).astype(np.longdouble)
+        rows = x.reshape(-1, self.n_outputs).astype(np.longdouble)
         with np.errstate(all="ignore"):
             z = self.A.astype(np.longdouble) @ rows + self.offset.astype(np.longdouble)[:, None]
             s = self.weight.astype(np.longdouble)
@@ -161,15 +161,15 @@ class Local:
         return value if np.isfinite(value) else np.longdouble(np.inf)  # type: ignore[no-any-return]
 
     def sizes(self, x: Double) -> Extended:
-        rows = x.reshape(-1, self.width).astype(np.longdouble)
-        return np.abs(rows[:, 0]) if self.width == 1 else np.sqrt(np.sum(rows * rows, axis=1))
+        rows = x.reshape(-1, self.n_outputs).astype(np.longdouble)
+        return np.abs(rows[:, 0]) if self.n_outputs == 1 else np.sqrt(np.sum(rows * rows, axis=1))
 
     def g(self, x: Double) -> float:
         kind, *parameters = self.constraint
         return np.sum(self.omega.astype(np.longdouble) * phi(kind, tuple(parameters), self.sizes(x)))  # type: ignore[no-any-return]
 
     def obeys(self, x: Double) -> bool:
-        signs = np.all(x[self.nonnegative] >= 0) if self.width == 1 else True
+        signs = np.all(x[self.nonnegative] >= 0) if self.n_outputs == 1 else True
         return bool(np.all(np.isfinite(x)) and signs and self.g(x) <= self.level)
 
     # --- coordinates in which all columns have the same size
@@ -193,8 +193,8 @@ class Local:
         return centred / size, size
 
     def inside(self, x: Double) -> Double:
-        """x in these coordinates, of shape (d, width)."""
-        rows = x.reshape(-1, self.width)
+        """x in these coordinates, of shape (d, n_outputs)."""
+        rows = x.reshape(-1, self.n_outputs)
         out = rows * self.columns[1][:, None]
         if self.intercept:
             out[-1] += self.means @ rows
@@ -224,7 +224,7 @@ class Local:
                     yield f"linear program {radius:g}", point
             return
         yield "gradient steps", self._gradient_steps(x)
-        if self.width == 1:
+        if self.n_outputs == 1:
             yield "SLSQP", self._slsqp(x)
 
     def _price(self, x: Double) -> Double:
@@ -240,7 +240,7 @@ class Local:
     def _descent(self, x: Double, rounds: int, steps: int) -> Double:
         A, size = self.columns
         share = self.weight / self.weight.sum()
-        held = self.nonnegative if self.width == 1 else np.zeros(size.size, np.bool_)
+        held = self.nonnegative if self.n_outputs == 1 else np.zeros(size.size, np.bool_)
 
         def value(v: Double) -> float:
             with np.errstate(all="ignore"):

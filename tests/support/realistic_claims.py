@@ -190,7 +190,7 @@ class Judge:
         self.spread = one.X - self.mean
         self.size = np.sqrt(self.share @ self.spread**2)
         self.y = one.y if one.loss == "softmax" else one.y.astype(float)
-        self.width = 3 if one.loss == "softmax" else 1
+        self.n_outputs = 3 if one.loss == "softmax" else 1
         self.known: dict[Set, float] = {}
         self.null = self.least(())
         lowest = 0.0
@@ -202,7 +202,7 @@ class Judge:
         self.tolerance = TOLERANCE * self.scale
 
     def psi(self, coef: Double, intercept: Double) -> float:
-        """ψ of coefficients of shape (width, d), in extended precision."""
+        """ψ of coefficients of shape (n_outputs, d), in extended precision."""
         X, long = self.table.X.astype(np.longdouble), coef.astype(np.longdouble)
         z = X @ long.T + intercept.astype(np.longdouble)
         if self.table.loss == "softmax":

@@ -44,11 +44,11 @@ class RidgeCase:
         return LinearModel(self.X, self.b, Huber(_DELTA) if self.loss == "huber" else self.loss, **options)
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         return int(self.b.max()) + 1 if self.loss in ("multinomial", "one_vs_rest") else 1
 
     def psi(self, B: Double) -> float:
-        """ψ at coefficients of shape (d + intercept, width)."""
+        """ψ at coefficients of shape (d + intercept, n_outputs)."""
         share = np.ones(self.X.shape[0]) if self.weight is None else self.weight
         share = share / share.sum()
         A = np.column_stack([self.X, np.ones(self.X.shape[0])]) if self.intercept else self.X
@@ -58,7 +58,7 @@ class RidgeCase:
             own = np.take_along_axis(z, self.b[:, None], axis=1)[:, 0]
             return float(share @ (logsumexp(z, axis=1) - own)) + penalty
         if self.loss == "one_vs_rest":
-            signs = np.where(self.b[:, None] == np.arange(self.width), 1.0, -1.0)
+            signs = np.where(self.b[:, None] == np.arange(self.n_outputs), 1.0, -1.0)
             return float(share @ np.logaddexp(0, -signs * z).sum(axis=1)) + penalty
         return float(share @ loss_value(self.loss, _DELTA, z[:, 0], self.b)) + penalty
 
@@ -126,7 +126,7 @@ class RidgeOracle:
         size = np.where(np.std(C, axis=0) > 0, np.sqrt(np.mean(C**2, axis=0)), 1.0)
         C = C / size
         held = 2 * np.append(case.ridge, 0.0)[places] / size**2
-        K = case.width
+        K = case.n_outputs
         share = np.ones(A.shape[0]) if case.weight is None else case.weight
         share = share / share.sum()
         w = np.zeros((len(places), K))
@@ -169,10 +169,10 @@ class RidgeOracle:
         return np.asarray(loss_value(case.loss, _DELTA, z[:, 0], case.b))
 
     def _signs(self) -> Double:
-        return np.where(self.case.b[:, None] == np.arange(self.case.width), 1.0, -1.0)
+        return np.where(self.case.b[:, None] == np.arange(self.case.n_outputs), 1.0, -1.0)
 
     def _derivatives(self, z: Double) -> tuple[Double, Double]:
-        case, K = self.case, self.case.width
+        case, K = self.case, self.case.n_outputs
         if case.loss == "multinomial":
             p = np.exp(z - logsumexp(z, axis=1)[:, None])
             own = np.eye(K)[case.b]

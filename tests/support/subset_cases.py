@@ -65,7 +65,7 @@ class Table:
     @property
     def problem(self) -> Problem:
         objective = self.objective
-        weights = np.ones(objective.dimension // objective.width)
+        weights = np.ones(objective.dimension // objective.n_outputs)
         weights[list(self.keep)] = 0.0
         return Problem(objective, MCP.from_threshold(1.0), 1.5, weights)
 
@@ -83,7 +83,7 @@ class Table:
         return [j for j in range(self.X.shape[1]) if j not in self.keep]
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         return len(set(self.b)) if self.loss == "multinomial" else 1
 
     def refit(self, features) -> tuple[Double, float]:
@@ -102,7 +102,7 @@ class Table:
         chosen = np.array(sorted({*map(int, features), *self.unpenalized}), np.intp)
         x, psi = self.refit(chosen)
         z = self.columns[:, chosen] @ x + self._offset()
-        return Fit(chosen, x.ravel(), psi, z if self.width > 1 else z[:, 0])
+        return Fit(chosen, x.ravel(), psi, z if self.n_outputs > 1 else z[:, 0])
 
     def best(self, k: int) -> tuple[tuple[int, ...], float]:
         """The best of all sets of k features."""
@@ -111,7 +111,7 @@ class Table:
 
     def _offset(self) -> Double:
         n = self.X.shape[0]
-        return np.zeros((n, self.width)) if self.offset is None else np.reshape(self.offset, (n, self.width))
+        return np.zeros((n, self.n_outputs)) if self.offset is None else np.reshape(self.offset, (n, self.n_outputs))
 
     def _derivatives(self, Z: Double) -> tuple[Double, Double, Double]:
         if self.loss == "multinomial":
@@ -121,15 +121,15 @@ class Table:
 
     def _hessian(self, A: Double, bend: Double) -> Double:
         """Σ_i (a_i a_i') ⊗ bend_i, block by block."""
-        m, width = A.shape[1], self.width
-        hessian = np.empty((m, width, m, width))
-        for a, b in itertools.product(range(width), repeat=2):
+        m, n_outputs = A.shape[1], self.n_outputs
+        hessian = np.empty((m, n_outputs, m, n_outputs))
+        for a, b in itertools.product(range(n_outputs), repeat=2):
             hessian[:, a, :, b] = (A.T * bend[:, a, b]) @ A
-        return hessian.reshape(m * width, m * width)
+        return hessian.reshape(m * n_outputs, m * n_outputs)
 
     def _newton(self, A: Double) -> tuple[Double, float]:
         s = np.ones(A.shape[0]) if self.sample_weight is None else self.sample_weight
-        s, x = s / s.sum(), np.zeros((A.shape[1], self.width))
+        s, x = s / s.sum(), np.zeros((A.shape[1], self.n_outputs))
         for _ in range(100):
             Z = A @ x + self._offset()
             value, slope, bend = self._derivatives(Z)
@@ -174,7 +174,7 @@ def weighted(whole: Table, seed: int = 1) -> Table:
     rng = np.random.default_rng(seed)
     n = whole.X.shape[0]
     weight = np.where(rng.random(n) < 0.1, 0.0, rng.uniform(0.2, 2, n))
-    offset = 0.3 * rng.standard_normal((n, whole.width) if whole.width > 1 else n)
+    offset = 0.3 * rng.standard_normal((n, whole.n_outputs) if whole.n_outputs > 1 else n)
     return replace(whole, sample_weight=weight, offset=offset, known={})
 
 
@@ -183,8 +183,8 @@ def weighted(whole: Table, seed: int = 1) -> Table:
 
 def check_subset(found: Subset, objective: Model, k: int, kept=()) -> Subset:
     """What is promised for all data."""
-    width, unpenalized = objective.width, {*map(int, kept), *objective.unpenalized.tolist()}
-    sizes = np.abs(found.x).reshape(-1, width).max(axis=1)
+    n_outputs, unpenalized = objective.n_outputs, {*map(int, kept), *objective.unpenalized.tolist()}
+    sizes = np.abs(found.x).reshape(-1, n_outputs).max(axis=1)
     counted = np.array([j for j in np.flatnonzero(sizes) if j not in unpenalized], int)
     assert np.array_equal(found.support, counted) and counted.size <= k == found.k
     assert np.all(np.isfinite(found.x))

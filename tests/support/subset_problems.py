@@ -59,7 +59,7 @@ class Case:
     standardize: bool | None = None  # not None: through an estimator
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         return len(np.unique(self.b)) if self.loss in CLASSES else 1
 
     @property

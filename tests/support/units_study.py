@@ -118,7 +118,7 @@ class Data:
     parameter: float
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         return 3 if self.loss == "multinomial" or self.loss.startswith("one") else 1
 
     @property
@@ -238,12 +238,12 @@ def fitted(seed: int) -> Outcome:
         options["constraint"] = str(rng.choice(KINDS)) if rng.random() < 0.4 else constraint_of(rng, 0.3)[0]
     if rng.random() < 0.4:
         options["feature_weight"] = np.where(rng.random(d) < 0.3, 0.0, 1.0)
-    if rng.random() < 0.15 and one.width == 1:
+    if rng.random() < 0.15 and one.n_outputs == 1:
         options["positive"] = True
     estimator: Any = SparseRegressor
     loss = one.loss_object
     more: dict[str, Any] = {}
-    if one.width > 1:
+    if one.n_outputs > 1:
         estimator, loss = SparseClassifier, "logistic" if one.loss == "multinomial" else one.loss.split()[1]
         options["multi_class"] = "softmax" if one.loss == "multinomial" else "ovr"
     elif one.loss in MARGINS:
@@ -308,12 +308,12 @@ def drawn(seed: int) -> Drawn:
     level = float(np.sum(omega * np.asarray(constraint.phi(np.abs(x))))) * rng.uniform(0.05, 1.2)
     if np.isfinite(constraint.cap) and rng.random() < 0.5:
         level = constraint.cap * float(omega[omega > 0].mean()) * rng.uniform(0.3, d)
-    nonnegative = (rng.random(d) < 0.5) & (rng.random() < 0.15) & (one.width == 1)
+    nonnegative = (rng.random(d) < 0.5) & (rng.random() < 0.15) & (one.n_outputs == 1)
     options: dict[str, Any] = {"sample_weight": one.weight, "fit_intercept": one.intercept}
     model: Any
     if one.loss == "multinomial":
         model = MultinomialModel(one.stored(X), one.b, **options)
-    elif one.width > 1:
+    elif one.n_outputs > 1:
         model = OneVsRestModel(one.stored(X), one.b, one.loss.split()[1], **options)
     else:
         model = LinearModel(one.stored(X), one.b, one.loss_object, offset=one.offset, **options)
@@ -333,7 +333,7 @@ def drawn(seed: int) -> Drawn:
         np.append(omega, tail),
         np.append(nonnegative, [False] * len(tail)).astype(np.bool_),
         one.intercept,
-        one.width,
+        one.n_outputs,
     )
     return Drawn(problem, local)
 

@@ -71,12 +71,12 @@ class RemotePoint:
         """Whether this is the same point over the same features."""
         return np.array_equal(features, self.features) and np.array_equal(x, self.x)
 
-    def over(self, features: Features, width: int) -> Vector:
+    def over(self, features: Features, n_outputs: int) -> Vector:
         """Return the same point over fewer features, those left out being zero."""
         if features is self.features:
             return self.x
         places = np.searchsorted(self.features, features)
-        return self.x.reshape(-1, width)[places].ravel()
+        return self.x.reshape(-1, n_outputs)[places].ravel()
 
 
 class RemoteObjective(Curved):
@@ -114,8 +114,8 @@ class RemoteObjective(Curved):
                 f"the loss {form.loss.name!r} has kinks, and is for data in memory only; {self.where} take squared, "
                 "huber, logistic, squared_hinge, cauchy, sigmoid, poisson and gamma"
             )
-        self.form, self.loss, self.width, self.n_all = form, form.loss, form.width, n_all
-        self.only_contrasts = form.softmax and form.width > 1
+        self.form, self.loss, self.n_outputs, self.n_all = form, form.loss, form.n_outputs, n_all
+        self.only_contrasts = form.softmax and form.n_outputs > 1
         self.features: Features = np.arange(n_all)
         self.shared = SharedState()
 
@@ -160,7 +160,7 @@ class RemoteObjective(Curved):
         """Return the share of the samples, by weight, whose class has the largest margin at x; of labels only."""
         features, rows = self._used(x)
         if not features.size:  # margins that are 0, of any feature
-            features, rows = self.features[:1], np.zeros((1, self.width))
+            features, rows = self.features[:1], np.zeros((1, self.n_outputs))
         return self._accuracy(features, rows)
 
     @property
@@ -179,7 +179,7 @@ class RemoteObjective(Curved):
 
     def first_guess(self) -> Vector:
         x = np.zeros(self.dimension)
-        if self.unpenalized.size and self.width == 1:
+        if self.unpenalized.size and self.n_outputs == 1:
             x[self.unpenalized[0]] = self._middle()
         return x
 
@@ -200,7 +200,7 @@ class RemoteObjective(Curved):
 
     def _used(self, x: Vector) -> tuple[Features, Matrix]:
         """Return the features that are not zero in x, and their coefficients, one feature a row."""
-        rows = np.asarray(x, np.float64).reshape(-1, self.width)
+        rows = np.asarray(x, np.float64).reshape(-1, self.n_outputs)
         used = np.flatnonzero(np.any(rows, axis=1))
         return self.features[used], rows[used]
 
@@ -241,7 +241,7 @@ class RemoteObjective(Curved):
         own = self.strength[self.features]
         if x is None:
             return bool(np.all(np.delete(own, self.unpenalized) > 0))
-        return bool(np.any(own[:, None] * np.abs(np.reshape(x, (-1, self.width))) > 0))
+        return bool(np.any(own[:, None] * np.abs(np.reshape(x, (-1, self.n_outputs))) > 0))
 
     def steepest_ridge(self) -> float:
         """Return the largest 2 r_j."""
@@ -249,7 +249,7 @@ class RemoteObjective(Curved):
 
     @property
     def dimension(self) -> int:
-        return self.features.size * self.width
+        return self.features.size * self.n_outputs
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:
@@ -349,7 +349,7 @@ class RemoteObjective(Curved):
         return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
     def _query(self, z: RemotePoint, **wanted: Any) -> Query:
-        return Query(self.features, (z.over(self.features, self.width),), **wanted)
+        return Query(self.features, (z.over(self.features, self.n_outputs),), **wanted)
 
 
 def _there(part: Vector | None) -> Vector:

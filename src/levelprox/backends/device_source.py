@@ -251,8 +251,8 @@ class Losses:
 
     def __init__(self, samples: DeviceSource, form: Form) -> None:
         self.namespace, self.form, self.loss = samples.namespace, form, form.loss
-        self.xp, self.n, self.width = samples.namespace.xp, samples.design.n, form.width
-        self.softmax = form.softmax and form.width > 1
+        self.xp, self.n, self.n_outputs = samples.namespace.xp, samples.design.n, form.n_outputs
+        self.softmax = form.softmax and form.n_outputs > 1
         self.kind: Any = Multinomial if self.softmax else form.loss
         weight, classes = samples.weight, form.classes
         codes = None if classes is None else samples.codes_of_counted(classes)
@@ -265,10 +265,10 @@ class Losses:
         self.offset = None if samples.offset is None else samples.offset.reshape(self.n, -1)
         if codes is None:
             self.target = samples.targets(self.loss)[:, None]
-        elif self.width == 1:
+        elif self.n_outputs == 1:
             self.target = (2.0 * self.namespace.cast(codes, _DOUBLE) - 1.0)[:, None]
         else:
-            own = codes[:, None] == self.namespace.counting(self.width)
+            own = codes[:, None] == self.namespace.counting(self.n_outputs)
             self.target = own if form.softmax else 2.0 * self.namespace.cast(own, _DOUBLE) - 1.0
 
     def _shifted(self, z: Any) -> Any:
@@ -285,7 +285,7 @@ class Losses:
 
     def values(self, moves: list[Any]) -> Any:
         """Return Σ s ℓ at each of some margins, o being added to them."""
-        if self.width > 1:
+        if self.n_outputs > 1:
             return self.xp.stack([self.at(z).value for z in moves])
         z = self._shifted(self.xp.concatenate(moves, axis=1))
         return self.weighted(self.loss.heights(self.xp, z, self.target)).sum(axis=0)
@@ -300,10 +300,10 @@ class Losses:
     def typical_curvature(self) -> float:
         """Return the same as `Loss.typical_curvature`, about x = 0."""
         if self.softmax:
-            return (self.width - 1) / self.width**2
+            return (self.n_outputs - 1) / self.n_outputs**2
         if math.isfinite(self.loss.smoothness):
             return self.loss.smoothness
-        zero = self.namespace.zeros((self.n, self.width), _DOUBLE)
+        zero = self.namespace.zeros((self.n, self.n_outputs), _DOUBLE)
         places = (self._shifted(zero), self.xp.log(self.target))
         sums = [self.weighted(self.loss.pointwise(self.xp, z, self.target)[2]).sum() for z in places]
         means = self.namespace.to_host(self.xp.stack(sums)) / self.total
@@ -320,7 +320,7 @@ class Losses:
     def accuracy(self, z: Any) -> float:
         """Return the share of the samples whose class has the largest margin, o being added to z."""
         z = self._shifted(z)
-        if self.width == 1:
+        if self.n_outputs == 1:
             right = (z[:, 0] > 0) == (self.target[:, 0] > 0)
         else:
             own = self.namespace.cast(self.target, _DOUBLE)

@@ -67,7 +67,7 @@ class DeviceModel(RemoteObjective):
             return self._evaluated(query)
 
     def _evaluated(self, query: Query) -> PartialSums:
-        K = self.width
+        K = self.n_outputs
         columns = self.design.columns(query.features, few=bool(query.hessian))
         sent = [*query.points, *(one for one in (query.step, query.product) if one is not None)]
         moved = columns.matvec(np.concatenate([x.reshape(-1, K) for x in sent], axis=1))
@@ -102,7 +102,7 @@ class DeviceModel(RemoteObjective):
 
     def _left_out(self, fit: Point, unit: float) -> Any:
         """Return the loss of every sample under a fit without it, as `Model.left_out_losses`."""
-        xp, n, K, softmax = self.namespace.xp, self.design.n, self.width, self.only_contrasts
+        xp, n, K, softmax = self.namespace.xp, self.design.n, self.n_outputs, self.only_contrasts
         columns = self.design.columns(self.features, few=True)
         z = columns.matvec(fit.x.reshape(-1, K))
         values, vectors = np.linalg.eigh(fit.inverse)
@@ -128,7 +128,7 @@ class DeviceModel(RemoteObjective):
 
     def _read(self, query: Query, columns: Columns, parts: list[Vector], with_trials: bool) -> PartialSums:
         """Return the results over the requested features, in the order of the query."""
-        K, order, size = self.width, columns.order, query.features.size
+        K, order, size = self.n_outputs, columns.order, query.features.size
         values = np.concatenate(parts[: 1 + with_trials])
         rest = iter(parts[1 + with_trials :])
         # So far out that ψ is no number, nothing else is, either.
@@ -160,13 +160,13 @@ class DeviceModel(RemoteObjective):
     def _pairs(self) -> list[tuple[int, int]]:
         """Pairs of classes with a block of the Hessian between them."""
         if not self.only_contrasts:
-            return [(k, k) for k in range(self.width)]
-        return [(a, b) for a in range(self.width) for b in range(a, self.width)]
+            return [(k, k) for k in range(self.n_outputs)]
+        return [(a, b) for a in range(self.n_outputs) for b in range(a, self.n_outputs)]
 
     @property
     def n_margins(self) -> int:
         """How many margins there are: the Hessian has at most this rank."""
-        return self.design.n * self.width
+        return self.design.n * self.n_outputs
 
     @property
     def curvature(self) -> float:
@@ -225,7 +225,7 @@ class DeviceModel(RemoteObjective):
         return self._own[name]
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
-        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
+        """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
         part = super().restrict(W)
         part._own = {}
         return part

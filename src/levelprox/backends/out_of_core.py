@@ -127,9 +127,9 @@ class FileSource(PartitionedSource):
     def _predict_features(self, sums: PartialSums) -> None:
         """Let the cache prefer features with a large gradient: they are likely to be needed next."""
         if sums.gradient is not None and np.all(np.isfinite(sums.gradient)):
-            width = next((one.form.width for one in reversed(self._changes) if isinstance(one, SetForm)), 1)
+            n_outputs = next((one.form.n_outputs for one in reversed(self._changes) if isinstance(one, SetForm)), 1)
             d = self.n_features  # an intercept is behind them
-            size = np.sum(np.square(sums.gradient[: d * width].reshape(d, width)), axis=1)
+            size = np.sum(np.square(sums.gradient[: d * n_outputs].reshape(d, n_outputs)), axis=1)
             self.cache.likely = np.argsort(-size, kind="stable")
 
     def _summed(self, work: Work[T], pass_: Pass, begin: int, end: int) -> T | None:

@@ -110,7 +110,7 @@ class Form:
     softmax: bool = False
 
     @property
-    def width(self) -> int:
+    def n_outputs(self) -> int:
         """Coefficients of a feature."""
         return 1 if self.classes is None or self.classes.size == 2 else self.classes.size
 

@@ -234,7 +234,7 @@ class PartitionedModel(RemoteObjective):
     @property
     def n_margins(self) -> int:
         """How many margins there are: the Hessian has at most this rank."""
-        return self.summary.count * self.width
+        return self.summary.count * self.n_outputs
 
     @property
     def column_squares(self) -> Vector:
@@ -255,7 +255,7 @@ class PartitionedModel(RemoteObjective):
             return 1.0
         curvature = self.summary.curvature / self.summary.total
         if self.only_contrasts:
-            curvature = (self.width - 1) / self.width**2
+            curvature = (self.n_outputs - 1) / self.n_outputs**2
         return float(curvature * squares.mean())
 
     @property

@@ -89,8 +89,8 @@ class PartialSums:
 
     def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
         """Return the same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
-        width = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
-        held = np.repeat(strength[query.features], width)
+        n_outputs = query.points[0].size // max(query.features.size, 1) if query.features.size else 1
+        held = np.repeat(strength[query.features], n_outputs)
         first = query.points[0]
         points = [*query.points, *(first + t * query.step for t in AHEAD if query.step is not None)]
         values = self.values + [float(np.sum(held * point**2)) for point in points]
@@ -99,7 +99,7 @@ class PartialSums:
             gradient = gradient + 2 * held * first
         elif gradient is not None:
             gradient = gradient.copy()
-            gradient.reshape(strength.size, -1)[query.features] += (2 * held * first).reshape(-1, width)
+            gradient.reshape(strength.size, -1)[query.features] += (2 * held * first).reshape(-1, n_outputs)
         if hessian is not None:
             hessian = hessian + np.diag(2 * held)
         if diagonal is not None:

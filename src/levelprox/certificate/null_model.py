@@ -153,7 +153,7 @@ def _scale_of_a_fit(problem: FeatureProblem, x: Vector, left: float, at_origin: 
 def _size(problem: FeatureProblem, gradient: Vector, counted: bool = False) -> float:
     """Return the largest entry of a gradient in units of its columns: of all features, or of those that count."""
     scale = problem.objective.feature_scale
-    sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.width))
+    sizes = problem.sizes(gradient if scale is None else scale.measured(gradient, problem.n_outputs))
     if counted:
         sizes = np.delete(sizes, problem.unpenalized)
     return float(np.max(sizes, initial=0.0))
@@ -211,7 +211,7 @@ def _working_units(objective: Objective) -> Vector:
     scale = objective.feature_scale
     if scale is None or not scale.magnitude.size:
         return np.ones(objective.dimension)
-    return np.asarray(np.repeat(scale.magnitude / scale.magnitude.max(), objective.width), np.float64)
+    return np.asarray(np.repeat(scale.magnitude / scale.magnitude.max(), objective.n_outputs), np.float64)
 
 
 def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, float]:

@@ -105,10 +105,10 @@ def _rounding(problem: Problem, x: Vector, psi: float) -> float:
     if isinstance(objective, LinearModel):
         terms = _terms(objective, x)
     elif isinstance(objective, OneVsRestModel):
-        by_class = x.reshape(-1, objective.width).T
+        by_class = x.reshape(-1, objective.n_outputs).T
         terms = sum(_terms(part, column) for part, column in zip(objective.parts, by_class, strict=True))
     elif isinstance(objective, MultinomialModel):  # whose slopes are at most 1
-        by_class = x.reshape(-1, objective.width).T
+        by_class = x.reshape(-1, objective.n_outputs).T
         terms = sum(float(np.sum(objective.share * objective.design.row_magnitudes(column))) for column in by_class)
     else:
         terms = 0.0
@@ -128,7 +128,7 @@ class _Model:
         self.objective = cast(Curved, problem.objective)
         scale = self.objective.feature_scale
         if scale is not None and np.any(np.isinf(scale.size)):  # the gradient of a column of zeros is rounding
-            gradient = np.where(np.repeat(np.isinf(scale.size), problem.width), 0.0, gradient)
+            gradient = np.where(np.repeat(np.isinf(scale.size), problem.n_outputs), 0.0, gradient)
         self.problem, self.x, self.psi, self.gradient = problem, x, psi, gradient
         self.y, self.deadline, self.speed = y, deadline, _WORK_PER_SECOND
         self.slack = max(problem.level - problem.g(x), 0.0)
@@ -148,14 +148,14 @@ class _Model:
                 model.loss.typical_curvature(model.of_samples(model.origin), model.target, model.sample_weight) or 1.0
             )
         sizes = np.ones(self.problem.n_features) if scale is None else scale.magnitude**2
-        curvatures = (1 if self.problem.width == 1 else 4) * curvature * sizes
+        curvatures = (1 if self.problem.n_outputs == 1 else 4) * curvature * sizes
         ridge = getattr(self.objective, "ridge", None)
         return np.asarray(curvatures if ridge is None else curvatures + ridge.curvatures())
 
     def bound(self) -> float:
         """Return ys + ½ρ'M⁻¹ρ with all features that may move; inf where that is not found."""
         held = np.zeros(self.problem.n_features, np.bool_)
-        if self.problem.width == 1:
+        if self.problem.n_outputs == 1:
             held = self.problem.must_be_nonnegative() & (self.x == 0) & (self.margin >= 0)
         moves = self.margin < 0
         unpenalized = self.problem.unpenalized
@@ -218,7 +218,7 @@ class _Model:
     def _residuals(self, F: Features) -> Vector:
         """Return ρ over some features: 0 at zeros that stay there."""
         problem, part = self.problem, LevelPart(self.problem, self.x, F)
-        shape = (-1, problem.width)
+        shape = (-1, problem.n_outputs)
         rho = self.gradient[problem.coordinates(F)].reshape(shape) + self.y * part.slopes.reshape(shape)
         size = problem.sizes(np.ascontiguousarray(rho.ravel()))
         over = np.maximum(size - self.y * problem.constraint.lam * part.weights, 0.0)
@@ -247,7 +247,7 @@ class _Model:
         """Return whether the slack would take no feature far whose price falls faster than ψ bends."""
         problem = self.problem
         bends = self.y * part.weights * problem.constraint.curvature(part.t)
-        falling = bends > diagonal.reshape(-1, problem.width).min(axis=1) / 2
+        falling = bends > diagonal.reshape(-1, problem.n_outputs).min(axis=1) / 2
         if math.isinf(problem.constraint.cap) or not np.any(falling):
             return True
         room = part.weights * (problem.constraint.cap - problem.constraint.phi(part.t))

@@ -62,7 +62,7 @@ class Residual:
     def __init__(self, problem: Problem, x: Vector, gradient: Vector, measured: bool = True) -> None:
         # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
         self.problem = problem
-        sizes = x if problem.width == 1 else problem.sizes(x)
+        sizes = x if problem.n_outputs == 1 else problem.sizes(x)
         self.support = problem.support(x)
         self.t = t = np.abs(sizes[self.support])
         scale = problem.objective.feature_scale if measured else None
@@ -76,10 +76,10 @@ class Residual:
             self.zero_slope = self.zero_slope / scale.size
         places = problem.coordinates(self.support)
         self.support_offset = gradient[places]
-        if problem.width == 1:
+        if problem.n_outputs == 1:
             self.support_slope = slope * np.sign(x[places])
         else:
-            self.support_slope = np.repeat(slope, problem.width) * (x[places] / np.repeat(t, problem.width))
+            self.support_slope = np.repeat(slope, problem.n_outputs) * (x[places] / np.repeat(t, problem.n_outputs))
         self.zero_offset = pull(problem, gradient)
         self.zero_offset[self.support] = -np.inf
 
@@ -124,7 +124,7 @@ class Residual:
         room = np.maximum(cap - np.asarray(problem.constraint.phi(self.t), np.float64), 0.0)
         if weights is not None:
             room = weights[self.support] * room
-        return np.repeat(room, problem.width), cap * (np.ones(1) if weights is None else weights)
+        return np.repeat(room, problem.n_outputs), cap * (np.ones(1) if weights is None else weights)
 
     @property
     def _lines(self) -> tuple[Vector, Vector, Vector, Vector]:
@@ -148,7 +148,7 @@ class Best:
 def in_units(problem: Problem, gradient: Vector) -> Vector:
     """Return ∇ψ feature by feature in units of its column; itself where nothing is known of columns."""
     scale = problem.objective.feature_scale
-    return gradient if scale is None else scale.measured(gradient, problem.width, centred=problem.centred)
+    return gradient if scale is None else scale.measured(gradient, problem.n_outputs, centred=problem.centred)
 
 
 def pull(problem: Problem, gradient: Vector) -> Vector:
@@ -313,11 +313,11 @@ class LevelPart:
         places = problem.coordinates(support)
         parts = x[places]
         self.t = t = problem.sizes(parts)
-        self.u = parts.reshape(-1, problem.width) / np.where(t > 0, t, 1.0)[:, None]
+        self.u = parts.reshape(-1, problem.n_outputs) / np.where(t > 0, t, 1.0)[:, None]
         if direction is not None:
             ahead = direction[places]
             length = problem.sizes(ahead)
-            ahead = ahead.reshape(-1, problem.width) / np.where(length > 0, length, 1.0)[:, None]
+            ahead = ahead.reshape(-1, problem.n_outputs) / np.where(length > 0, length, 1.0)[:, None]
             self.u = np.where((t > 0)[:, None], self.u, ahead)
         self.weights = np.ones(support.size) if problem.weights is None else problem.weights[support]
         self.slope = self.weights * problem.constraint.slope(t)
@@ -329,13 +329,13 @@ class LevelPart:
 
     def bent(self, hessian: Vector, y: float) -> Vector:
         """Return the matrix + y∇²g: y ω_j [φ'(t_j)/t_j (I − uu') − h''(t_j) uu'] for each feature."""
-        count, width = self.u.shape
+        count, n_outputs = self.u.shape
         along = -y * self.weights * self.problem.constraint.curvature(self.t)
         uu = self.u[:, :, None] * self.u[:, None, :]
         blocks = along[:, None, None] * uu
-        if width > 1:  # there is nothing across a single coefficient
+        if n_outputs > 1:  # there is nothing across a single coefficient
             across = y * self.slope / np.where(self.t > 0, self.t, np.inf)
-            blocks += across[:, None, None] * (np.eye(width) - uu)
-        matrix, each = hessian.copy().reshape(count, width, count, width), np.arange(count)
+            blocks += across[:, None, None] * (np.eye(n_outputs) - uu)
+        matrix, each = hessian.copy().reshape(count, n_outputs, count, n_outputs), np.arange(count)
         matrix[each, :, each, :] += blocks
         return matrix.reshape(hessian.shape)

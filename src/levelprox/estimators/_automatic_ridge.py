@@ -89,12 +89,12 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
     """
     if not wanted.size:
         return 0.0
-    width, m = objective.width, x.size // objective.width
+    n_outputs, m = objective.n_outputs, x.size // objective.n_outputs
     covariance = _covariance(objective, m, wanted)
     hessian = objective.hessian_of(objective.margins(x), True)
-    contrasts = np.eye(m * width)
+    contrasts = np.eye(m * n_outputs)
     if objective.only_contrasts:  # ψ sees only differences between classes
-        contrasts = np.kron(np.eye(m), np.linalg.qr(np.eye(width) - 1 / width)[0][:, : width - 1])
+        contrasts = np.kron(np.eye(m), np.linalg.qr(np.eye(n_outputs) - 1 / n_outputs)[0][:, : n_outputs - 1])
         hessian = contrasts.T @ hessian @ contrasts
     diagonal = np.diagonal(hessian)
     if covariance is None or not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0)):
@@ -103,7 +103,7 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
     values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
     if values[0] <= _SINGULAR:
         return math.inf
-    root = (contrasts @ (unit[:, None] * vectors / np.sqrt(values))).reshape(m, width, -1)
+    root = (contrasts @ (unit[:, None] * vectors / np.sqrt(values))).reshape(m, n_outputs, -1)
     largest = 0.0
     for one in root.swapaxes(0, 1):
         inverse = one[wanted] @ one[wanted].T
@@ -130,16 +130,16 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
     float
         The largest where leave-one-out losses would take too long: of many classes.
     """
-    n, width, m = objective.n_margins // objective.width, objective.width, unit.size
-    if not np.any(unit) or n * (m * width) ** 2 > _MOST:
+    n, n_outputs, m = objective.n_margins // objective.n_outputs, objective.n_outputs, unit.size
+    if not np.any(unit) or n * (m * n_outputs) ** 2 > _MOST:
         return largest
     if isinstance(objective, ByClass):
         objective = objective.over(objective.dense_columns())  # contiguous columns: they are read often
-    chosen, x, before = largest, np.zeros(m * width), None
+    chosen, x, before = largest, np.zeros(m * n_outputs), None
     for factor in GRID:
-        bend = np.repeat(2 * factor * largest * unit, width)
+        bend = np.repeat(2 * factor * largest * unit, n_outputs)
         x, hessian = _minimised(objective, x, bend)
-        while width == 1 and np.any(negative := signs & (x < 0)):
+        while n_outputs == 1 and np.any(negative := signs & (x < 0)):
             kept = np.flatnonzero(~negative)
             objective = cast(Curved, objective.restrict(kept))
             unit, signs, bend = unit[kept], signs[kept], bend[kept]
@@ -184,8 +184,8 @@ def _evaluated(objective: Curved, x: Vector, bend: Vector) -> tuple[float, Vecto
     z = objective.margins(x)
     hessian = objective.hessian_of(z, True) + np.diag(bend)  # first: on a cluster one round answers all three
     if objective.only_contrasts:
-        size = np.maximum(np.diagonal(hessian)[:: objective.width], np.finfo(np.float64).tiny)
-        hessian = hessian + np.kron(np.diag(size), np.full((objective.width,) * 2, 1 / objective.width))
+        size = np.maximum(np.diagonal(hessian)[:: objective.n_outputs], np.finfo(np.float64).tiny)
+        hessian = hessian + np.kron(np.diag(size), np.full((objective.n_outputs,) * 2, 1 / objective.n_outputs))
     value = objective.value_of(z) + 0.5 * float(np.sum(bend * x**2))
     return value, objective.gradient_of(z) + bend * x, hessian
 
@@ -201,9 +201,11 @@ def _inverse(hessian: Matrix) -> Matrix:
 
 def _covariance(objective: Curved, m: int, wanted: Features) -> Matrix | None:
     """Return the covariance of some columns, from the Hessian at 0, where all probabilities are alike."""
-    width = objective.width
-    zero = objective.hessian_of(objective.margins(np.zeros(m * width)), True).reshape(m, width, m, width)[:, 0, :, 0]
-    gram = zero / ((width - 1) / width**2 if objective.only_contrasts else 0.25)
+    n_outputs = objective.n_outputs
+    zero = objective.hessian_of(objective.margins(np.zeros(m * n_outputs)), True).reshape(m, n_outputs, m, n_outputs)[
+        :, 0, :, 0
+    ]
+    gram = zero / ((n_outputs - 1) / n_outputs**2 if objective.only_contrasts else 0.25)
     ones = objective.unpenalized
     if ones.size:
         gram = gram - np.outer(gram[:, ones[0]], gram[ones[0]]) / gram[ones[0], ones[0]]
@@ -245,7 +247,7 @@ class FewFeatures:
         """
         objective = self.data if ridge is None else self.data.ridged(ridge)
         standard = objective if self.is_standard else cast(LinearModel | ByClass, objective.standardised())
-        m = standard.dimension // standard.width
+        m = standard.dimension // standard.n_outputs
         problem = SubsetProblem(standard, m, nonnegative=self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
         newton, surrogate = Newton(), surrogate_by_name("concave")

@@ -100,7 +100,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
             The targets, and the weights of the samples times those of their classes.
         unit : float
             The unit of the coefficients of standardised features.
-        width : int
+        n_outputs : int
             Coefficients of a feature.
         """
 
@@ -271,15 +271,17 @@ class SingleBudgetMixin(SparseLinearModel):
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
         coef = np.atleast_2d(self.coef_)
-        if coef.shape != (task.standardization.width, task.standardization.scale.size):
+        if coef.shape != (task.standardization.n_outputs, task.standardization.scale.size):
             warn(
                 f"warm_start: the last fit had coefficients of shape {coef.shape}, this one has "
-                f"{(task.standardization.width, task.standardization.scale.size)}; the fit starts without it"
+                f"{(task.standardization.n_outputs, task.standardization.scale.size)}; the fit starts without it"
             )
             return None
         return task.standardization.inside(self.coef_, self.intercept_)
 
-    def _update(self, X: Any, weight: Vector | None, width: int, objective: Callable[[Standardization], Model]) -> Self:
+    def _update(
+        self, X: Any, weight: Vector | None, n_outputs: int, objective: Callable[[Standardization], Model]
+    ) -> Self:
         """Update the model with a batch; an error changes nothing."""
         design = self._design(X)
         d = design.shape[1]
@@ -299,7 +301,9 @@ class SingleBudgetMixin(SparseLinearModel):
         before = self._center_and_scale(moments)
         moments.update(design, weight)
         center, scale = self._center_and_scale(moments)
-        standardization = Standardization(design, center, scale, boolean("fit_intercept", self.fit_intercept), width)
+        standardization = Standardization(
+            design, center, scale, boolean("fit_intercept", self.fit_intercept), n_outputs
+        )
         model = self._with_ridge(objective(standardization))
         if scale is not None and before[1] is not None and stream.x is not None:
             shift = None if center is None else (center - before[0]) / before[1]

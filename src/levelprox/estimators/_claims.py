@@ -173,7 +173,7 @@ def task_of(model: Any, design: Design, samples: Samples) -> tuple[Task, Vector]
     prepared = judge._prepare(replace(samples, design=design))
     fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
-    own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.width)
+    own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.n_outputs)
     return Task.of(judge, prepared, budget_of(model), own), fresh.scale
 
 

@@ -213,8 +213,8 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
             data, target = self._read(X, y, reset=first)
             self._check_classes(classes, first)
             weight = self._with_class_weight_of_a_batch(target, self._weights(sample_weight, data.shape[0]))
-            width = 1 if self.classes_.size == 2 else self.classes_.size
-            return self._update(data, weight, width, lambda units: self._objective(units, target, weight))
+            n_outputs = 1 if self.classes_.size == 2 else self.classes_.size
+            return self._update(data, weight, n_outputs, lambda units: self._objective(units, target, weight))
 
 
 @dataclass(eq=False, repr=False)

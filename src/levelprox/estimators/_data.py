@@ -80,14 +80,14 @@ class Samples:
             more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
             X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
         total = None if weight is None else float(weight.sum())
-        y, weight, unit, width = estimator._encode(y, weight)
+        y, weight, unit, n_outputs = estimator._encode(y, weight)
 
         def standardization() -> Standardization:
             intercept = boolean("fit_intercept", estimator.fit_intercept)
             names = getattr(estimator, "feature_names_in_", None)
             if boolean("standardize", estimator.standardize):
-                return Standardization.standardized(X, weight, intercept, width, names)
-            return Standardization(X, None, None, intercept, width, names)
+                return Standardization.standardized(X, weight, intercept, n_outputs, names)
+            return Standardization(X, None, None, intercept, n_outputs, names)
 
         return Prepared(unit, total, standardization, lambda units: estimator._objective(units, y, weight, **more))
 
@@ -180,7 +180,7 @@ class RemoteSamples:
         def standardization() -> Standardization:
             moments = statistics.moments if standardize else None
             shape = source.dtype, source.n_features
-            return Standardization.of_moments(*shape, moments, form.fit_intercept, form.width, names)
+            return Standardization.of_moments(*shape, moments, form.fit_intercept, form.n_outputs, names)
 
         def objective(units: Standardization) -> RemoteObjective:
             return source.model(replace(form, center=units.center, scale=units.scale if standardize else None))

@@ -207,7 +207,7 @@ class Standardization:
         c and s; None leaves X as it is.
     fit_intercept : bool
         Whether x ends with an intercept.
-    width : int
+    n_outputs : int
         How many coefficients a feature has.
     names : sequence of str, optional
         What errors call the columns.
@@ -219,7 +219,7 @@ class Standardization:
         center: Vector | None,
         scale: Vector | None,
         fit_intercept: bool,
-        width: int = 1,
+        n_outputs: int = 1,
         names: Names | None = None,
     ) -> None:
         self.base = base = as_design(X)
@@ -228,19 +228,19 @@ class Standardization:
             _check_range(base, names)
         self.design: Design = base if center is None and scale is None else ScaledDesign(base, center, scale)
         self.dtype = base.dtype
-        self.center, self.fit_intercept, self.width = center, fit_intercept, width
+        self.center, self.fit_intercept, self.n_outputs = center, fit_intercept, n_outputs
         self.scale = np.ones(base.shape[1]) if scale is None else np.asarray(scale, np.float64)
 
     @classmethod
     def standardized(
-        cls, X: object, weight: Vector | None, fit_intercept: bool, width: int = 1, names: Names | None = None
+        cls, X: object, weight: Vector | None, fit_intercept: bool, n_outputs: int = 1, names: Names | None = None
     ) -> Standardization:
         """Return the conversion to columns of deviation 1 about their mean; about zero, where there is no intercept."""
         base = as_design(X)
         with np.errstate(over="ignore", invalid="ignore"):
             moments = moments_of(base, None if weight is None else weight / weight.max())
             center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
-        return cls(base, center, _usable(scale, names), fit_intercept, width, names)
+        return cls(base, center, _usable(scale, names), fit_intercept, n_outputs, names)
 
     def deviations(self, weight: Vector | None) -> Vector:
         """Return deviations of the columns of X, about zero where there is no intercept; 1 for constant ones."""
@@ -254,12 +254,12 @@ class Standardization:
         d: int,
         moments: RunningMoments | None,
         fit_intercept: bool,
-        width: int = 1,
+        n_outputs: int = 1,
         names: Names | None = None,
     ) -> Standardization:
         """Return the same for remote X, by the moments of its columns; without these X is left as it is."""
         found = cls.__new__(cls)
-        found.dtype, found.fit_intercept, found.width, found.names = dtype, fit_intercept, width, names
+        found.dtype, found.fit_intercept, found.n_outputs, found.names = dtype, fit_intercept, n_outputs, names
         found.center, found.scale = None, np.ones(d)
         if moments is not None:
             found.center = moments.mean if fit_intercept else None
@@ -267,7 +267,7 @@ class Standardization:
         return found
 
     def inside(self, coef: FloatArray, intercept: FloatArray) -> Vector:
-        """Return x of coefficients of shape (width, d) or (d,) and intercepts of shape (width,) or ()."""
+        """Return x of coefficients of shape (n_outputs, d) or (d,) and intercepts of shape (n_outputs,) or ()."""
         coef64: Vector = np.atleast_2d(coef).astype(np.float64)
         last: Vector = np.atleast_1d(intercept).astype(np.float64)
         rows = (coef64 * self.scale).T
@@ -278,12 +278,12 @@ class Standardization:
         return np.vstack([rows, last]).ravel()
 
     def outside(self, x: Vector, dtype: np.dtype[Any] | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return coefficients of shape (width, d), in the precision of X or another, and intercepts of shape (width,).
+        """Return coefficients of shape (n_outputs, d), in the precision of X or another, and as many intercepts.
 
         |scale_ · coef_| ≤ |x| holds in exact arithmetic, so that they satisfy the same constraints as x.
         """
         dtype = self.dtype if dtype is None else dtype
-        rows = x.reshape(-1, self.width)
+        rows = x.reshape(-1, self.n_outputs)
         inner = rows[: self.scale.size].T
         with np.errstate(over="ignore", under="ignore"):
             coef = (inner / self.scale).astype(dtype)
@@ -307,7 +307,7 @@ class Standardization:
 
     def _intercepts(self, rows: Vector, coef: NDArray[Any]) -> FloatArray:
         if not self.fit_intercept:
-            return np.zeros(self.width, coef.dtype)
+            return np.zeros(self.n_outputs, coef.dtype)
         last = rows[-1]
         if self.center is not None:
             used = np.flatnonzero(np.any(coef, axis=0))

@@ -90,10 +90,10 @@ class Task(FixedRidgeFit):
         estimator._check_for(budget)
         generator(estimator.random_state)
         positive = estimator._positive(standardization.scale.size)
-        if np.any(positive) and standardization.width > 1:
+        if np.any(positive) and standardization.n_outputs > 1:
             raise InvalidInputError(
                 f"positive={estimator.positive!r} is for models with one coefficient for each feature, not for "
-                f"{standardization.width} classes"
+                f"{standardization.n_outputs} classes"
             )
         weight = estimator._feature_weight(budget, standardization.scale.size)
         task = cls(
@@ -126,7 +126,9 @@ class Task(FixedRidgeFit):
             task = replace(task, deviations=standardization.deviations(getattr(objective, "sample_weight", None)))
         if ridge is not None:
             return task.ridged(ridge)
-        return replace(task, automatic_ridge=automatic_ridge(objective.n_margins // objective.width, prepared.total))
+        return replace(
+            task, automatic_ridge=automatic_ridge(objective.n_margins // objective.n_outputs, prepared.total)
+        )
 
     def fit(self, budget: Budget, previous: Vector | None = None) -> Solution:
         """Return the fit under a budget; `previous` is x of an earlier fit to begin with."""
@@ -322,12 +324,12 @@ class Task(FixedRidgeFit):
 
     def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
-        objective, width = self.objective, self.standardization.width
+        objective, n_outputs = self.objective, self.standardization.n_outputs
         assert isinstance(objective, Model | RemoteObjective)
-        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, width), axis=1)), objective.unpenalized).astype(
+        features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, n_outputs), axis=1)), objective.unpenalized).astype(
             np.intp
         )
-        places = (features[:, None] * width + np.arange(width)).ravel()
+        places = (features[:, None] * n_outputs + np.arange(n_outputs)).ravel()
         held = np.setdiff1d(features, np.union1d(objective.unpenalized, [] if self.keep is None else self.keep))
         return objective.restrict(features), x[places], np.searchsorted(features, held)
 

@@ -47,8 +47,8 @@ class Solution:
 
     Attributes
     ----------
-    coef : ndarray of shape (width, d)
-    intercept : ndarray of shape (width,)
+    coef : ndarray of shape (n_outputs, d)
+    intercept : ndarray of shape (n_outputs,)
     certificate : Certificate or SubsetCertificate
         Of scale_ · coef_.
     multiplier : float
@@ -243,7 +243,7 @@ class FixedRidgeFit:
         """Return the solution with the ridge and its part of ψ."""
         if not self.ridge:
             return solution
-        rows = self.inside(solution).reshape(-1, self.standardization.width)[: self.standardization.scale.size]
+        rows = self.inside(solution).reshape(-1, self.standardization.n_outputs)[: self.standardization.scale.size]
         penalty = float(np.sum(self._strength(self.ridge)[:, None] * rows**2))
         return replace(solution, ridge=self.ridge, penalty=penalty)
 
@@ -298,7 +298,7 @@ class FixedRidgeFit:
         """
         if not self.objective.only_contrasts:
             return x
-        rows = x.reshape(-1, self.standardization.width)
+        rows = x.reshape(-1, self.standardization.n_outputs)
         centred = (rows - rows.mean(axis=1, keepdims=True)).ravel()
         return centred if problem.is_feasible(centred) else x
 
@@ -328,7 +328,7 @@ class FixedRidgeFit:
 
     def features(self, x: Vector) -> Features:
         """Return the features of x that are not zero, without the intercept."""
-        rows = x.reshape(-1, self.standardization.width)[: self.standardization.scale.size]
+        rows = x.reshape(-1, self.standardization.n_outputs)[: self.standardization.scale.size]
         return np.flatnonzero(np.any(rows, axis=1))
 
 

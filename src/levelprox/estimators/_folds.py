@@ -223,12 +223,12 @@ class RidgeFolds(Folds):
 
 def each_ridge(task: Task, features: Features) -> Iterator[tuple[float, Vector]]:
     """Yield each λ of `FOLD_GRID` and x that minimises ψ with it over some features."""
-    objective, width = task.objective, task.standardization.width
+    objective, n_outputs = task.objective, task.standardization.n_outputs
     assert isinstance(objective, LinearModel | ByClass)
     inside = task.with_kept(features)
     unit, signs = task.unit_and_signs(inside)
     fit = FewFeatures(objective.restrict(inside), signs, SUBSET_TOLERANCE * task.tol)
-    places = (inside[:, None] * width + np.arange(width)).ravel()
+    places = (inside[:, None] * n_outputs + np.arange(n_outputs)).ravel()
     own = np.zeros(places.size)
     for factor in FOLD_GRID:
         own, x = fit(own, factor * task.automatic_ridge * unit), np.zeros(objective.dimension)

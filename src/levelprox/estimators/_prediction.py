@@ -46,7 +46,7 @@ class PredictionMixin(TransformerMixin):
         return True
 
     def _margins(self, X: object) -> FloatArray:
-        """Return Z = X coef' + intercept, of shape (n, width)."""
+        """Return Z = X coef' + intercept, of shape (n, n_outputs)."""
         design = self.check_features(X)
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         used = np.flatnonzero(np.any(coef, axis=0))

@@ -259,7 +259,7 @@ class Contributions(RefittableFit):
     def penalty(self) -> float:
         """Return the ridge's part of ψ at the model's coefficients."""
         ridge = getattr(self.objective, "ridge", None)
-        return 0.0 if ridge is None else float(ridge.value(self.x.reshape(-1, self.problem.width)))
+        return 0.0 if ridge is None else float(ridge.value(self.x.reshape(-1, self.problem.n_outputs)))
 
     @property
     def is_local(self) -> bool:
@@ -269,7 +269,7 @@ class Contributions(RefittableFit):
     @property
     def most_refits(self) -> int:
         """How many refits are done at most of each kind."""
-        one = self.objective.n_margins * ((self.own.size + 1) * self.problem.width) ** 2 + _OVERHEAD
+        one = self.objective.n_margins * ((self.own.size + 1) * self.problem.n_outputs) ** 2 + _OVERHEAD
         return max(_FEWEST, _WORK // (one if self.objective.smooth else _KINKED * one))
 
     def refitted(self, features: Features) -> Refit:
@@ -317,7 +317,7 @@ class Contributions(RefittableFit):
     def _by_promise(self) -> Features:
         """Return the features outside with a column that is not zero, the steepest relative to its size first."""
         outside = np.setdiff1d(np.arange(self.problem.n_features), self.own).astype(np.intp)
-        size = self.objective.column_magnitudes()[:: self.problem.width][outside]
+        size = self.objective.column_magnitudes()[:: self.problem.n_outputs][outside]
         slope = self.problem.sizes(self.gradient)[outside]
         outside, size, slope = outside[size > 0], size[size > 0], slope[size > 0]
         return outside[np.argsort(-slope / size, kind="stable")]

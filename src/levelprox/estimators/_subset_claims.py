@@ -247,7 +247,7 @@ class SubsetClaims(RefittableFit):
     def _additions(self, named: int | None, prove: bool) -> _Additions:
         """Refit with each further feature, the most promising and the named one first."""
         outside, names = self._outside(), FeatureNames.of(self.model, self.model.n_features_in_)
-        size = cast(Model, self.task.objective).column_magnitudes()[:: self.problem.width][outside]
+        size = cast(Model, self.task.objective).column_magnitudes()[:: self.problem.n_outputs][outside]
         slope = self.problem.sizes(self.gradient)[outside]
         promise = np.where(size > 0, slope / np.where(size > 0, size, 1.0), 0.0)
         ordered = outside[np.lexsort((outside, -promise, outside != (-1 if named is None else named)))]
@@ -264,7 +264,7 @@ class SubsetClaims(RefittableFit):
     def _most_refits(self) -> int:
         """Return how many refits are done without `prove`."""
         objective = cast(Model, self.task.objective)
-        one = objective.n_margins * ((self.own.size + 1) * self.problem.width) ** 2 + _REFIT_OVERHEAD
+        one = objective.n_margins * ((self.own.size + 1) * self.problem.n_outputs) ** 2 + _REFIT_OVERHEAD
         one *= 1 if objective.smooth else _KINKED_REFIT
         return max(_FEWEST_REFITS, _REFIT_WORK // one)
 

@@ -158,7 +158,7 @@ def _after_swaps(
         end for end, most in ((at, _FROM_HERE), (direct, _FROM_DIRECT)) if 0 < _largest(problem, end.x).size <= most
     ]
     possible = isinstance(problem.objective, Model) or (
-        isinstance(problem.objective, RemoteObjective) and problem.width == 1
+        isinstance(problem.objective, RemoteObjective) and problem.n_outputs == 1
     )
     if not (how.working_sets and ends and possible):
         return None, 0
@@ -268,7 +268,7 @@ def is_expensive(problem: FeatureProblem) -> bool:
 
     A stage solves tens of models, and each takes hundreds of products with a matrix of that order.
     """
-    return problem.width > 1 and problem.width * min(problem.n_features, _WORKING) > _EXPENSIVE
+    return problem.n_outputs > 1 and problem.n_outputs * min(problem.n_features, _WORKING) > _EXPENSIVE
 
 
 def continues(start: str, problem: Problem) -> bool:
@@ -369,4 +369,4 @@ def _doublings(problem: Problem, x: Vector) -> int:
 
 def _count(problem: Problem, x: Vector) -> int:
     """Return the number of nonzero penalized features."""
-    return problem.counted(np.flatnonzero(x if problem.width == 1 else problem.sizes(x))).size
+    return problem.counted(np.flatnonzero(x if problem.n_outputs == 1 else problem.sizes(x))).size

@@ -135,7 +135,7 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
     scale = problem.objective.feature_scale
     unit = None if scale is None else scale.working_units
     unit = np.ones(problem.n_features) if unit is None else unit
-    of_coordinates = np.repeat(unit, problem.width)
+    of_coordinates = np.repeat(unit, problem.n_outputs)
     a = LevelPart(problem, new, support).slopes / of_coordinates[places]
     square = float(np.sum(a * a))
     if square > 0:
@@ -155,8 +155,8 @@ def _retract(problem: Problem, x: Vector, step: Vector, support: NDArray[np.intp
         0.0,
         surrogate.tau,
         weights=weights,
-        nonnegative=problem.must_be_nonnegative() if problem.width == 1 else None,
-        width=problem.width,
+        nonnegative=problem.must_be_nonnegative() if problem.n_outputs == 1 else None,
+        width=problem.n_outputs,
     )[0].astype(np.float64, copy=False)
     inside = inside / of_coordinates
     return inside if problem.is_feasible(inside) else None
@@ -166,4 +166,4 @@ def _turned(problem: Problem, x: Vector, new: Vector, support: NDArray[np.intp])
     """Return whether a penalized feature would change its sign."""
     counts = support if problem.weights is None else support[problem.weights[support] > 0]
     places = problem.coordinates(counts)
-    return bool(np.any(np.sum((x[places] * new[places]).reshape(-1, problem.width), axis=1) <= 0))
+    return bool(np.any(np.sum((x[places] * new[places]).reshape(-1, problem.n_outputs), axis=1) <= 0))

@@ -50,7 +50,7 @@ Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
 
 def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """Return the paper's surrogate: h linearised at `at`."""
-    if _width(at, weights) > 1:
+    if _n_outputs(at, weights) > 1:
         raise InvalidInputError(
             "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
             "coefficients and counts once; use surrogate='concave'"
@@ -67,8 +67,8 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """Return the tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
-    width = _width(at, weights)
-    t = np.abs(at) if width == 1 else group_norms(at, width)
+    n_outputs = _n_outputs(at, weights)
+    t = np.abs(at) if n_outputs == 1 else group_norms(at, n_outputs)
     support = (t != 0).nonzero()[0]  # φ' = λ at the others
     slope = constraint.slope(t[support])
     price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
@@ -76,10 +76,10 @@ def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector |
     prices[support] *= price
     prices[(prices > 0) & (prices < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # of ω < 1: a larger price is a smaller set
     tau = _radius(constraint, t, support, price, level, weights)
-    return Surrogate(prices, None, tau, constraint.lam, level, width)
+    return Surrogate(prices, None, tau, constraint.lam, level, n_outputs)
 
 
-def _width(at: Vector, weights: Vector | None) -> int:
+def _n_outputs(at: Vector, weights: Vector | None) -> int:
     """Return the number of coefficients per weight."""
     if weights is None:
         return 1
@@ -113,10 +113,10 @@ def surrogate_by_name(name: str) -> Linearise:
     return SURROGATES[name]
 
 
-def surrogate_used(build: Linearise, width: int) -> str:
+def surrogate_used(build: Linearise, n_outputs: int) -> str:
     """Return the name for `Result.surrogate`: "paper", "concave" or, for features of several coefficients, "group"."""
     name = next(name for name, known in SURROGATES.items() if known is build)
-    return "group" if name == "concave" and width > 1 else name
+    return "group" if name == "concave" and n_outputs > 1 else name
 
 
 def lcpp(
@@ -176,7 +176,7 @@ def without_level(
     set; LCPP then continues from the last point inside, which is yielded once more with the work of the step that left
     and the stop reason "left". `done` is the number of these steps that led to `start`.
     """
-    everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.width)
+    everything = Surrogate(problem.weights, None, math.inf, problem.constraint.lam, math.inf, problem.n_outputs)
     iterate, coordinates = start, subsolver.coordinates(problem.objective, problem.centred)
     # Few inner steps at first: if the level is active, most of this work is repeated.
     for limited in islice(chain(map(subsolver.limited_to, (1, 2, 4)), repeat(subsolver)), done, None):

@@ -271,7 +271,7 @@ class Conclusion:
             Status.STALLED: self._why_stalled(),
             Status.DIVERGING: "The loss has no minimiser within the level; lower it.",
         }.get(status, remedy)
-        notes = [_GROUP] if self.method.parameters is not None and self.problem.width > 1 else []
+        notes = [_GROUP] if self.method.parameters is not None and self.problem.n_outputs > 1 else []
         advice = ""
         if status not in (Status.SOLVED, Status.CALLBACK_STOP, Status.INTERRUPTED):
             advice = f"{self.problem.objective.advice()} {degenerate_words(self.problem)}".strip()
@@ -327,7 +327,7 @@ class Conclusion:
             random_state=method.random_state,
             warnings=tuple(ctx.warnings),
             environment={**_environment(), "threads": str(_kernels.thread_count())},
-            surrogate=surrogate_used(method.surrogate, self.problem.width),
+            surrogate=surrogate_used(method.surrogate, self.problem.n_outputs),
             null=method.null,
         )
 

@@ -390,7 +390,7 @@ class LevelMethod(Method[RunState]):
         scale = self.problem.objective.feature_scale
         if scale is None:
             return relative_change(last, x)
-        sizes = np.repeat(scale.magnitude, self.problem.width)
+        sizes = np.repeat(scale.magnitude, self.problem.n_outputs)
         return relative_change(sizes * last, sizes * x)
 
 

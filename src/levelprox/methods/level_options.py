@@ -104,7 +104,7 @@ def _surrogate(name: str, subsolver: Subsolver, problem: Problem) -> str:
     """Return the surrogate that suits the subsolver and the problem, unless one is given."""
     if name != "auto":
         return name
-    return "concave" if subsolver.on_working_sets or problem.width > 1 else "paper"
+    return "concave" if subsolver.on_working_sets or problem.n_outputs > 1 else "paper"
 
 
 def _chosen(subsolver: str | Subsolver, problem: Problem) -> Subsolver:

@@ -239,7 +239,7 @@ def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
         # Where ψ has no curvature its diagonal is no measure; a typical curvature is added.
         hessian = hessian.copy()
         hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
-    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.width, problem.objective.feature_scale)
+    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.n_outputs, problem.objective.feature_scale)
 
 
 def _typical_curvature(problem: Problem) -> Vector:
@@ -247,7 +247,7 @@ def _typical_curvature(problem: Problem) -> Vector:
     scale = problem.objective.feature_scale
     if scale is None:
         return np.full(problem.dimension, problem.objective.curvature)
-    squares = np.repeat(scale.magnitude**2, problem.width)
+    squares = np.repeat(scale.magnitude**2, problem.n_outputs)
     return np.asarray(problem.objective.curvature / float(np.mean(squares)) * squares)
 
 

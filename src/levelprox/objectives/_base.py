@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Margins, Matrix, Vector
-from levelprox.exceptions import adopt_renamed
+from levelprox.exceptions import adopt_renamed, renamed_attribute
 from levelprox.objectives.feature_scale import FeatureScale
 
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ class Objective(ABC):
     sampled: bool = False
     #: Whether ψ(x) = F(Ax + o) with an available Hessian: see `Curved`.
     curved: bool = False
-    #: Coefficients per feature: feature j has the coordinates j·width … (j+1)·width − 1.
-    width: int = 1
+    #: Coefficients per feature: feature j has the coordinates j·n_outputs … (j+1)·n_outputs − 1.
+    n_outputs: int = 1
+    width = renamed_attribute("width", "n_outputs")
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Accept the names that hooks had in 0.1."""
         super().__init_subclass__(**options)
-        adopt_renamed(cls, {"exempt": "unpenalized", "dear": "expensive"})
+        adopt_renamed(cls, {"exempt": "unpenalized", "dear": "expensive", "width": "n_outputs"})
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:
@@ -83,7 +84,7 @@ class Objective(ABC):
 
     @abstractmethod
     def restrict(self, W: NDArray[np.intp]) -> Objective:
-        """ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
+        """ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
 
     @property
     @abstractmethod
@@ -186,8 +187,8 @@ class Objective(ABC):
 class Curved(Objective):
     """ψ(x) = F(Ax + o).
 
-    Margins are arrays of shape (n,), or (n, width) where a feature has several coefficients; points and gradients are
-    always flat.
+    Margins are arrays of shape (n,), or (n, n_outputs) where a feature has several coefficients; points and gradients
+    are always flat.
 
     Examples
     --------

@@ -151,9 +151,9 @@ class FeatureScale:
             return FeatureScale(self.size[W], self.magnitude[W], typical=self.typical)
         return FeatureScale(self.size[W], self.magnitude[W], self.mean[W], int(place[0]), self.typical)
 
-    def measured(self, gradient: Vector, width: int = 1, centred: bool = True) -> Vector:
+    def measured(self, gradient: Vector, n_outputs: int = 1, centred: bool = True) -> Vector:
         """∇ψ in these units, as a new array; `centred`: whether the intercept may take up the means."""
-        rows = gradient.reshape(-1, width)
+        rows = gradient.reshape(-1, n_outputs)
         if centred and self.mean is not None and self.intercept is not None:
             rows = rows - self.mean[:, None] * rows[self.intercept]
         return np.asarray((rows / self.size[:, None]).ravel(), np.float64)
@@ -189,19 +189,19 @@ class FeatureScale:
             return None
         return np.asarray(np.exp2(np.rint(np.log2(self.magnitude))), np.float64)
 
-    def coordinates(self, width: int = 1, centred: bool = True) -> Coordinates | None:
+    def coordinates(self, n_outputs: int = 1, centred: bool = True) -> Coordinates | None:
         """In which a method of first order works; None where x itself will do.
 
         Parameters
         ----------
-        width : int
+        n_outputs : int
             Coefficients of a feature.
         centred : bool
             Whether the intercept, where there is one, may take up the means.
         """
         if not centred or self.mean is None or self.intercept is None:
             units = self.working_units
-            return None if units is None else Coordinates(np.repeat(units, width))
+            return None if units is None else Coordinates(np.repeat(units, n_outputs))
         # A constant column has no size.
         varies = np.isfinite(self.size) & (self.size**2 > 2 * _LEAST_VARIANCE * self.magnitude**2)
         sizes = np.where(varies, self.size, self.magnitude)
@@ -209,4 +209,4 @@ class FeatureScale:
         if sizes.max() <= _WIDE_SPREAD * sizes.min() and not np.any(far & varies):
             return None
         units = np.exp2(np.rint(np.log2(sizes)))
-        return Coordinates(np.repeat(units, width), np.where(varies, self.mean, 0.0), self.intercept)
+        return Coordinates(np.repeat(units, n_outputs), np.where(varies, self.mean, 0.0), self.intercept)

@@ -164,7 +164,7 @@ class LinearMargins(Model):
         return self.design.column_squares(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
 
     def feature_hessians_of(self, z: Vector) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
         return self.hessian_diagonal_of(z, True)[:, None, None]
 
     def _left_out(self, A: Matrix, z: Vector, rows: slice, inverse: Matrix, without: Vector) -> Vector:

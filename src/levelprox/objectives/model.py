@@ -125,9 +125,9 @@ class Ridge:
         own = self.own.reshape(-1, *[1] * (tail.ndim - 1))
         return np.asarray((2 * own * tail[self.places]).ravel(), np.float64)
 
-    def curvatures(self, width: int = 1) -> Vector:
+    def curvatures(self, n_outputs: int = 1) -> Vector:
         """Return 2 r_j, one for each coordinate of the model."""
-        return np.asarray(np.repeat(2 * self.own, width), np.float64)
+        return np.asarray(np.repeat(2 * self.own, n_outputs), np.float64)
 
     def restrict(self, W: Features) -> Ridge:
         """Return the ridge of some of the features."""
@@ -185,12 +185,12 @@ class Model(Curved):
     @property
     def dimension(self) -> int:
         """Number of coordinates d."""
-        return self.design.shape[1] * self.width
+        return self.design.shape[1] * self.n_outputs
 
     @property
     def n_margins(self) -> int:
         """How many margins there are: the Hessian has at most this rank."""
-        return self.design.shape[0] * self.width
+        return self.design.shape[0] * self.n_outputs
 
     @property
     def unpenalized(self) -> NDArray[np.intp]:
@@ -231,7 +231,7 @@ class Model(Curved):
 
     def column_magnitudes(self) -> Vector:
         """Return by how much a coordinate of 1 can change a margin; of shape (dimension,)."""
-        return np.repeat(self.design.column_magnitudes(), self.width)
+        return np.repeat(self.design.column_magnitudes(), self.n_outputs)
 
     # --- the same samples, with other columns or another ridge
 
@@ -270,7 +270,7 @@ class Model(Curved):
 
     def unstandardised(self, x: Vector) -> Vector:
         """Return the coefficients for the data themselves, of coefficients for what `standardised` returned."""
-        return unstandardised(self.design, x.reshape(-1, self.width)).ravel()
+        return unstandardised(self.design, x.reshape(-1, self.n_outputs)).ravel()
 
     # --- margins and the ridge below them
 
@@ -288,7 +288,7 @@ class Model(Curved):
 
     def bent_by_ridge(self, hessian: Matrix) -> Matrix:
         """Return the Hessian of the samples with that of the ridge."""
-        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.width))
+        return hessian if self.ridge is None else hessian + np.diag(self.ridge.curvatures(self.n_outputs))
 
     def _steepest_ridge(self) -> float:
         return 0.0 if self.ridge is None else float(np.max(self.ridge.curvatures(), initial=0.0))
@@ -304,7 +304,7 @@ class Model(Curved):
         """Return ψ and ∇ψ of the samples with those of the ridge."""
         if self.ridge is None:
             return psi, gradient
-        held = self.ridge.curvatures(self.width)
+        held = self.ridge.curvatures(self.n_outputs)
         return psi + float(np.sum(held / 2 * x**2)), gradient + held * x
 
     # --- far out, and without a sample
@@ -344,7 +344,7 @@ class Model(Curved):
     def left_out_losses(self, fit: Point, unit: float, part: float = 1.0) -> Vector:
         """Return the logistic loss of each sample under a fit without it; see `left_out_fall`."""
         share, z, columns = part * self.share, self.of_samples(self.margins(fit.x)), self.dense_columns()
-        block = max(1, _BLOCK_NUMBERS // (columns.shape[1] * (self.width**2 if self.only_contrasts else 1)))
+        block = max(1, _BLOCK_NUMBERS // (columns.shape[1] * (self.n_outputs**2 if self.only_contrasts else 1)))
         found = []
         for begin in range(0, share.size, block):
             rows = slice(begin, begin + block)
@@ -366,7 +366,7 @@ class Model(Curved):
 
     @abstractmethod
     def feature_hessians_of(self, z: Vector) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
 
     @abstractmethod
     def gradient_squares_of(self, z: Vector) -> Vector:

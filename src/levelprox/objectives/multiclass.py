@@ -55,9 +55,9 @@ class ByClass(Model):
         self.design = InterceptDesign(design) if fit_intercept else design
         n = self.design.shape[0]
         self.classes_, self.target = _classes(labels, n, classes)
-        self.width = self.classes_.size
+        self.n_outputs = self.classes_.size
         self.sample_weight = relative_weights(sample_weight, n)
-        self.offset = None if offset is None else _check_offset(offset, (n, self.width))
+        self.offset = None if offset is None else _check_offset(offset, (n, self.n_outputs))
         self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones, self.loss)
 
     @property
@@ -90,7 +90,7 @@ class ByClass(Model):
         size = sum(design.row_magnitudes(column[features]) for column in by_class)
         if not _EPS * float(np.sum(self.share * size)) > enough:  # slopes are about 1, or less
             return psi
-        offsets = [None] * self.width if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
+        offsets = [None] * self.n_outputs if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
         margins = [precise_matvec(design, b[features], o) for b, o in zip(by_class, offsets, strict=True)]
         return self.value_of(self.with_tail(np.asarray(np.stack(margins).T, order=self.margin_order), x))
 
@@ -105,7 +105,7 @@ class ByClass(Model):
 
     def _columns_of(self, x: Vector) -> Matrix:
         """B', of shape (K, d): the coefficients of each class."""
-        return np.reshape(x, (-1, self.width)).T
+        return np.reshape(x, (-1, self.n_outputs)).T
 
     def _pulled_back(self, r: Matrix) -> Vector:
         """X'r of every class, as a flat gradient."""
@@ -114,11 +114,11 @@ class ByClass(Model):
     @property
     def origin(self) -> Matrix:
         """The margins at zero."""
-        origin = np.zeros((self.design.shape[0], self.width)) if self.offset is None else self.offset
+        origin = np.zeros((self.design.shape[0], self.n_outputs)) if self.offset is None else self.offset
         return self.with_tail(origin, np.zeros(self.dimension))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.design!r}, {self.width} classes)"
+        return f"{type(self).__name__}({self.design!r}, {self.n_outputs} classes)"
 
 
 def _classes(labels: ArrayLike, n: int, known: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -53,7 +53,7 @@ class MultinomialModel(ByClass):
     ----------
     classes_ : ndarray of shape (K,)
         The classes, sorted; column k of B belongs to `classes_[k]`.
-    width : int
+    n_outputs : int
         K.
 
     Examples
@@ -84,7 +84,7 @@ class MultinomialModel(ByClass):
             kernel = self.design.kernel
         except InvalidInputError:  # such as of a design that is made of another
             return self._by_products
-        return _kernels.MultinomialModel(kernel, self.width, self.target, self.sample_weight, self.offset)
+        return _kernels.MultinomialModel(kernel, self.n_outputs, self.target, self.sample_weight, self.offset)
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
@@ -135,7 +135,7 @@ class MultinomialModel(ByClass):
     @property
     def curvature(self) -> float:
         """(K−1)/K², p(1 − p) where all classes are alike, times the mean of Σ s_i X_ij² / Σ s over nonzero columns."""
-        curvature = (self.width - 1) / self.width**2 / 0.25 * self.one_class.curvature
+        curvature = (self.n_outputs - 1) / self.n_outputs**2 / 0.25 * self.one_class.curvature
         return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
 
     def advice(self) -> str:
@@ -166,7 +166,7 @@ class MultinomialModel(ByClass):
 
     def hessian_of(self, z: Matrix, convex: bool = True) -> Matrix:
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
-        d, K, z = self.design.shape[1], self.width, self.of_samples(z)
+        d, K, z = self.design.shape[1], self.n_outputs, self.of_samples(z)
         if self.array is not None or K > _MANY_CLASSES or self._is_small_and_dense():
             return self.bent_by_ridge(self._hessian_by_array(z, self._columns()))
         p, share = Multinomial.probabilities(z), self.share
@@ -180,7 +180,7 @@ class MultinomialModel(ByClass):
     def _hessian_by_array(self, z: Matrix, columns: Matrix) -> Matrix:
         """Return the same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
         rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self.share))
-        (n, d), K = columns.shape, self.width
+        (n, d), K = columns.shape, self.n_outputs
         hessian, own = np.zeros((d * K, d * K)), np.zeros((K, d, d))
         step = max(1, _BLOCK // (d * K + 1))
         with one_blas_thread():
@@ -217,7 +217,7 @@ class MultinomialModel(ByClass):
         if self.array is None:
             return super()._products(dx)
         with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
-            return np.asarray(self.array @ np.reshape(dx, (-1, self.width)), order="C")
+            return np.asarray(self.array @ np.reshape(dx, (-1, self.n_outputs)), order="C")
 
     def _pulled_back(self, r: Matrix) -> Vector:
         if self.array is None:
@@ -230,7 +230,7 @@ class MultinomialModel(ByClass):
         p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
         if self.ridge is None:
             return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v)))
-        held = self.ridge.curvatures(self.width)
+        held = self.ridge.curvatures(self.n_outputs)
         return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v))) + held * v
 
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
@@ -252,12 +252,14 @@ class MultinomialModel(ByClass):
         return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
+        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
         blocks = self._feature_hessians_of_samples(z)
-        return blocks if self.ridge is None else blocks + self.ridge.curvatures()[:, None, None] * np.eye(self.width)
+        return (
+            blocks if self.ridge is None else blocks + self.ridge.curvatures()[:, None, None] * np.eye(self.n_outputs)
+        )
 
     def _feature_hessians_of_samples(self, z: Matrix) -> Matrix:
-        p, share, K = Multinomial.probabilities(self.of_samples(z)), self.share, self.width
+        p, share, K = Multinomial.probabilities(self.of_samples(z)), self.share, self.n_outputs
         n, d = self.design.shape
         if K > _MANY_CLASSES and n * d * K <= _SMALL:  # products of X_j p √s; the diagonal by itself, as it cancels
             columns = self._columns()
@@ -276,14 +278,14 @@ class MultinomialModel(ByClass):
     def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
         """Return the diagonal of that matrix."""
         p, share = Multinomial.probabilities(self.of_samples(z)), self.share
-        by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.width)]
+        by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.n_outputs)]
         diagonal = np.stack(by_class, axis=1).ravel()
-        return diagonal if self.ridge is None else diagonal + self.ridge.curvatures(self.width)
+        return diagonal if self.ridge is None else diagonal + self.ridge.curvatures(self.n_outputs)
 
     def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
         from scipy.special import logsumexp  # slow to import
 
-        (n, m), K, label = A.shape, self.width, self.target[rows]
+        (n, m), K, label = A.shape, self.n_outputs, self.target[rows]
         values, vectors = np.linalg.eigh(inverse)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         spread = (A @ root.reshape(m, -1)).reshape(n, K, -1)

@@ -53,7 +53,7 @@ class OneVsRestModel(ByClass):
     ----------
     classes_ : ndarray of shape (K,)
         The classes, sorted; column k of B belongs to `classes_[k]`.
-    width : int
+    n_outputs : int
         K.
     parts : tuple of LinearModel
         The model of each class, as a function of its column of B; they share X.
@@ -91,7 +91,7 @@ class OneVsRestModel(ByClass):
         pattern = LinearModel(self.design, np.ones(self.design.shape[0]), self.loss, self.sample_weight, ridge=ridge)
         pattern.sample_weight = self.sample_weight
         parts = []
-        for k in range(self.width):
+        for k in range(self.n_outputs):
             part = copy.copy(pattern)
             part.target = np.where(self.target == k, 1.0, -1.0)
             part.offset = None if self.offset is None else np.ascontiguousarray(self.offset[:, k])
@@ -117,7 +117,7 @@ class OneVsRestModel(ByClass):
     @property
     def origin(self) -> Matrix:
         """The margins at x = 0."""
-        shape = (self.design.shape[0], self.width)
+        shape = (self.design.shape[0], self.n_outputs)
         origin = np.zeros(shape, order="F") if self.offset is None else np.array(self.offset, order="F")
         return self.with_tail(origin, np.zeros(self.dimension))
 
@@ -159,7 +159,7 @@ class OneVsRestModel(ByClass):
     @property
     def nonsmoothness(self) -> float:
         """M = √K · jump of ℓ' · √λ_max(Xᵀ diag(s) X / Σ s), as Σ_k ‖d_k‖ ≤ √K ‖d‖."""
-        return math.sqrt(self.width) * self.parts[0].nonsmoothness
+        return math.sqrt(self.n_outputs) * self.parts[0].nonsmoothness
 
     @property
     def bounded_jumps(self) -> bool:
@@ -169,7 +169,7 @@ class OneVsRestModel(ByClass):
     @property
     def noise(self) -> float:
         """σ = √K · sup |ℓ'| · √(Σ s_i ‖a_i‖² / Σ s) for a sample drawn with probability s_i / Σ s."""
-        return math.sqrt(self.width) * self.parts[0].noise
+        return math.sqrt(self.n_outputs) * self.parts[0].noise
 
     @property
     def curvature(self) -> float:
@@ -198,8 +198,8 @@ class OneVsRestModel(ByClass):
     def evaluated(self, z: Matrix, dx: Vector, with_hessian: bool) -> tuple[Matrix, Vector, Matrix | None]:
         """As of a linear model, in one pass over X for all classes: a block of rows in cache serves them all."""
         z, d, steps = np.array(z, order="F"), self.design.shape[1], self._columns_of(dx)
-        gradient = np.zeros((d, self.width))
-        hessian = np.zeros((d, self.width, d, self.width)) if with_hessian else None
+        gradient = np.zeros((d, self.n_outputs))
+        hessian = np.zeros((d, self.n_outputs, d, self.n_outputs)) if with_hessian else None
         for rows, block in self.design.row_blocks():
             for k, part in enumerate(self.parts):
                 margins = z[rows, k]
@@ -216,17 +216,17 @@ class OneVsRestModel(ByClass):
                     hessian[:, k, :, k] += block.gram(bend)
         if self.ridge is not None:
             tail, held = self.tail(z), self.ridge.curvatures()
-            tail[self.ridge.places] += np.reshape(dx, (-1, self.width))
-            gradient += self.ridge.gradient(tail).reshape(d, self.width)
+            tail[self.ridge.places] += np.reshape(dx, (-1, self.n_outputs))
+            gradient += self.ridge.gradient(tail).reshape(d, self.n_outputs)
             if hessian is not None:
-                for k in range(self.width):
+                for k in range(self.n_outputs):
                     hessian[np.arange(d), k, np.arange(d), k] += held
         flat = None if hessian is None else hessian.reshape(self.dimension, self.dimension)
         return z, gradient.ravel(), flat
 
     def hessian_of(self, z: Matrix, convex: bool) -> Matrix:
         """X'D_kX for each class, D_k = s ℓ''(z_k, b_k)/Σ s; of shape (dK, dK), ordered as x is, 0 between classes."""
-        d, K = self.design.shape[1], self.width
+        d, K = self.design.shape[1], self.n_outputs
         hessian = np.zeros((d, K, d, K))
         for k, (part, margins) in enumerate(self._by_class(z)):
             hessian[:, k, :, k] = part.hessian_of(margins, convex)
@@ -249,9 +249,9 @@ class OneVsRestModel(ByClass):
         cross = np.zeros((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             for k in np.flatnonzero(np.any(move, axis=0)):  # a coordinate moves the margins of one class
-                cross[k :: self.width, j] = self.design.rmatvec(bends[k] * self.of_samples(move)[:, k])
+                cross[k :: self.n_outputs, j] = self.design.rmatvec(bends[k] * self.of_samples(move)[:, k])
                 if self.ridge is not None:
-                    cross[k :: self.width, j] += self.ridge.gradient(self.tail(move)[:, k])
+                    cross[k :: self.n_outputs, j] += self.ridge.gradient(self.tail(move)[:, k])
         return cross
 
     def gradient_squares_of(self, z: Matrix) -> Vector:
@@ -259,16 +259,16 @@ class OneVsRestModel(ByClass):
         return self._flat([part.gradient_squares_of(margins) for part, margins in self._by_class(z)])
 
     def feature_hessians_of(self, z: Matrix) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one for each feature; of shape (n_features, width, width)."""
-        diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.width)
-        return np.asarray(diagonal[:, :, None] * np.eye(self.width))
+        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
+        diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.n_outputs)
+        return np.asarray(diagonal[:, :, None] * np.eye(self.n_outputs))
 
     def hessian_diagonal_of(self, z: Matrix, convex: bool) -> Vector:
         """Return the diagonal of that matrix."""
         return self._flat([part.hessian_diagonal_of(margins, convex) for part, margins in self._by_class(z)])
 
     def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
-        m, K = A.shape[1], self.width
+        m, K = A.shape[1], self.n_outputs
         own = inverse.reshape(m, K, m, K)
         each = [part._left_out(A, z[:, a], rows, own[:, a, :, a], without) for a, part in enumerate(self.parts)]
         return np.asarray(np.sum(each, axis=0), np.float64)
@@ -282,7 +282,7 @@ class OneVsRestModel(ByClass):
         return np.stack(by_class, axis=1).ravel()
 
     def __repr__(self) -> str:
-        return f"OneVsRestModel({self.design!r}, {self.width} classes, loss={self.loss!r})"
+        return f"OneVsRestModel({self.design!r}, {self.n_outputs} classes, loss={self.loss!r})"
 
 
 def _margin_loss(loss: str | Loss) -> Loss:

@@ -29,7 +29,7 @@ class Quadratic(Curved):
         ∇q(c).
     hessian : ndarray of shape (d, d)
         H.
-    width : int, default=1
+    n_outputs : int, default=1
         Coefficients per feature.
     feature_scale : FeatureScale, optional
         That of the ψ of which this is a model.
@@ -51,14 +51,14 @@ class Quadratic(Curved):
         value: float,
         gradient: Vector,
         hessian: Matrix,
-        width: int = 1,
+        n_outputs: int = 1,
         feature_scale: FeatureScale | None = None,
     ) -> None:
         self.center = center
         self.value = value
         self.gradient = gradient
         self.hessian = hessian
-        self.width = width
+        self.n_outputs = n_outputs
         self._feature_scale = feature_scale
 
     @property
@@ -79,8 +79,8 @@ class Quadratic(Curved):
             return self.value + float(np.sum(move * (self.gradient + bent / 2))), self.gradient + bent
 
     def restrict(self, W: NDArray[np.intp]) -> Quadratic:
-        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
-        coordinates = (np.asarray(W)[:, None] * self.width + np.arange(self.width)).ravel()
+        """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
+        coordinates = (np.asarray(W)[:, None] * self.n_outputs + np.arange(self.n_outputs)).ravel()
         at_zero = np.where(np.isin(np.arange(self.dimension), coordinates), self.center, 0.0)
         value, gradient = self.value_and_gradient(at_zero)  # the others are held at zero
         return Quadratic(
@@ -88,7 +88,7 @@ class Quadratic(Curved):
             value,
             gradient[coordinates],
             self.hessian[np.ix_(coordinates, coordinates)],
-            self.width,
+            self.n_outputs,
             None if self._feature_scale is None else self._feature_scale.restrict(W),
         )
 

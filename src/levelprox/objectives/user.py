@@ -173,7 +173,7 @@ class Function(Declared):
         )
 
     def restrict(self, W: NDArray[np.intp]) -> Function:
-        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
+        """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
         W = np.arange(self._dimension)[W]
 
         def on_w(x_w: Vector) -> tuple[float, Vector]:
@@ -292,7 +292,7 @@ class Stochastic(Declared):
         return self._averages(x)[2]
 
     def restrict(self, W: NDArray[np.intp]) -> Stochastic:
-        """Return ψ as a function of the features in W (coordinates, where width is 1), the others held at zero."""
+        """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
         W = np.arange(self._dimension)[W]
 
         def on_w(x_w: Vector, rng: np.random.Generator) -> Vector | tuple[float, Vector]:

@@ -41,9 +41,9 @@ _STEP_HALVINGS = 40
 _LAST_DIGITS = 16 * float(np.finfo(np.float64).eps)
 
 
-def coordinates(features: Features, width: int) -> Features:
+def coordinates(features: Features, n_outputs: int) -> Features:
     """Return where the coefficients of these features are in x."""
-    return (features[:, None] * width + np.arange(width)).ravel()
+    return (features[:, None] * n_outputs + np.arange(n_outputs)).ravel()
 
 
 class PastBatches:
@@ -53,7 +53,7 @@ class PastBatches:
     ----------
     dimension : int
         Of x.
-    width : int
+    n_outputs : int
         Coefficients of a feature.
 
     Attributes
@@ -68,8 +68,8 @@ class PastBatches:
         A typical curvature of ψ along a coordinate.
     """
 
-    def __init__(self, dimension: int, width: int) -> None:
-        self.width = width
+    def __init__(self, dimension: int, n_outputs: int) -> None:
+        self.n_outputs = n_outputs
         self.weight = self.reliable = self.noise = self.curvature = 0.0
         self.gradient = np.zeros(dimension)  # g
         self.diagonal = np.zeros(dimension)  # of H
@@ -88,9 +88,9 @@ class PastBatches:
         """Keep H over these features, sorted, from now on; of those that leave the pool it is forgotten."""
         stay = np.isin(self.pool, pool, assume_unique=True)
         places = np.searchsorted(pool, self.pool[stay])
-        seen, total = np.zeros(pool.size), np.zeros((pool.size * self.width,) * 2)
+        seen, total = np.zeros(pool.size), np.zeros((pool.size * self.n_outputs,) * 2)
         seen[places] = self.seen[stay]
-        old, new = coordinates(np.flatnonzero(stay), self.width), coordinates(places, self.width)
+        old, new = coordinates(np.flatnonzero(stay), self.n_outputs), coordinates(places, self.n_outputs)
         total[np.ix_(new, new)] = self._sum[np.ix_(old, old)]
         self.pool, self.seen, self._sum = pool, seen, total
 
@@ -105,7 +105,7 @@ class PastBatches:
         )  # of few samples, correlations are mostly chance
         H = (self._sum + np.where(known, 0.0, (self.weight - both) * mean)) / self.weight
         own = np.diag_indices_from(H)
-        H[own] = np.where(known[own], H[own], self.diagonal[coordinates(self.pool, self.width)])
+        H[own] = np.where(known[own], H[own], self.diagonal[coordinates(self.pool, self.n_outputs)])
         for _ in range(_HESSIAN_HALVINGS):
             if _is_semidefinite(H):
                 return H
@@ -114,7 +114,7 @@ class PastBatches:
 
     def _seen_together(self) -> Matrix:
         """Return the weight of the samples that each entry of H over the pool is a mean of."""
-        seen = np.repeat(self.seen, self.width)
+        seen = np.repeat(self.seen, self.n_outputs)
         return np.minimum(seen[:, None], seen)
 
     def follow(self, gradient: Vector, H: Matrix, dx: Vector, change: Vector, weight: float) -> None:
@@ -123,11 +123,11 @@ class PastBatches:
         Both are estimates, and what they add to the error is taken off the weights: where x moves by dx, a mean over n
         samples errs in Hdx as if it were a gradient of n/ν samples, ν = dx'Hdx/noise.
         """
-        places = coordinates(self.pool, self.width)
+        places = coordinates(self.pool, self.n_outputs)
         here = gradient + H @ dx
         self.gradient += change
         self.gradient[places] = here
-        costs = (np.diagonal(H) * dx**2).reshape(-1, self.width).sum(axis=1)
+        costs = (np.diagonal(H) * dx**2).reshape(-1, self.n_outputs).sum(axis=1)
         chance = min(1.0, float(np.sum(dx * (H @ dx))) / self.noise) if self.noise > 0 else 1.0
         self.reliable /= 1 + self.reliable * chance / weight if np.any(dx) else 1.0
         new = (self.seen < _SEEN_IN_FULL_SHARE * self.weight) & (costs > 0)
@@ -151,19 +151,19 @@ class PastBatches:
 
         The entry of H for the intercept and a column outside the pool is taken for 0, as it is about for centred ones.
         """
-        width, ones = self.width, coordinates(intercept, self.width)
+        n_outputs, ones = self.n_outputs, coordinates(intercept, self.n_outputs)
         if ones.size:
-            by_feature = shift.reshape(-1, width)
-            of_ones = self.gradient[ones].reshape(-1, width).sum(axis=0)
+            by_feature = shift.reshape(-1, n_outputs)
+            of_ones = self.gradient[ones].reshape(-1, n_outputs).sum(axis=0)
             self.gradient -= (by_feature * of_ones).ravel()
-            self.diagonal += (by_feature**2 * self.diagonal[ones].reshape(-1, width).sum(axis=0)).ravel()
+            self.diagonal += (by_feature**2 * self.diagonal[ones].reshape(-1, n_outputs).sum(axis=0)).ravel()
         self.gradient /= ratio
         self.diagonal /= ratio**2
-        places = coordinates(self.pool, width)
+        places = coordinates(self.pool, n_outputs)
         change = np.eye(places.size)
         for one in np.flatnonzero(np.isin(self.pool, intercept)):
-            for c in range(width):
-                change[one * width + c, c::width] -= shift[places[c::width]]
+            for c in range(n_outputs):
+                change[one * n_outputs + c, c::n_outputs] -= shift[places[c::n_outputs]]
         change /= ratio[places]
         both = np.maximum(self._seen_together(), np.finfo(np.float64).tiny)
         self._sum = both * (change.T @ (self._sum / both) @ change)
@@ -271,20 +271,20 @@ class Proximal:
 
     def over_few(self, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
         """Return the minimum over at most k features that count; ready ones replace those of x if worth their price."""
-        width = self.model.width
-        inside = np.any(x.reshape(-1, width) != 0, axis=1) | ~count
-        stay = self.minimised(x, np.repeat(inside, width))
+        n_outputs = self.model.n_outputs
+        inside = np.any(x.reshape(-1, n_outputs) != 0, axis=1) | ~count
+        stay = self.minimised(x, np.repeat(inside, n_outputs))
         if stay is None or np.array_equal(inside, inside | ready):
             return stay
         free = inside | ready
-        whole = self.minimised(stay.x, np.repeat(free, width))
+        whole = self.minimised(stay.x, np.repeat(free, n_outputs))
         if whole is None or stay.value - whole.value <= price:
             return stay
         begin, left = self.without_the_least(whole, free, count, ~inside, k, price)
         if np.array_equal(inside, left):
             return stay
         begin[self.nonnegative] = np.maximum(begin[self.nonnegative], 0.0)
-        best = self.minimised(begin, np.repeat(left, width))
+        best = self.minimised(begin, np.repeat(left, n_outputs))
         return stay if best is None or stay.value - best.value <= price else best
 
     def without_the_least(self, best: Minimum, left: Mask, count: Mask, new: Mask, k: int, price: float) -> Left:
@@ -301,22 +301,22 @@ class Proximal:
         k : int
             How many of those that count may stay.
         """
-        width = self.model.width
-        x, left, free = best.x.copy(), left.copy(), np.repeat(left, width)
+        n_outputs = self.model.n_outputs
+        x, left, free = best.x.copy(), left.copy(), np.repeat(left, n_outputs)
         K = np.zeros_like(best.hessian)
         K[np.ix_(free, free)] = np.linalg.inv(best.hessian[np.ix_(free, free)])
         every = np.arange(left.size)
         while np.any(left & count):
-            pulls = np.zeros((left.size, width))
-            blocks = K.reshape(left.size, width, left.size, width)[every, :, every, :]
-            pulls[left] = np.linalg.solve(blocks[left], x.reshape(-1, width, 1)[left])[:, :, 0]
-            cost = np.where(left & count, 0.5 * np.sum(x.reshape(-1, width) * pulls, axis=1), np.inf)
+            pulls = np.zeros((left.size, n_outputs))
+            blocks = K.reshape(left.size, n_outputs, left.size, n_outputs)[every, :, every, :]
+            pulls[left] = np.linalg.solve(blocks[left], x.reshape(-1, n_outputs, 1)[left])[:, :, 0]
+            cost = np.where(left & count, 0.5 * np.sum(x.reshape(-1, n_outputs) * pulls, axis=1), np.inf)
             if np.count_nonzero(left & count) <= k:
                 cost[~new | (cost >= price)] = np.inf
             out = int(np.argmin(cost))
             if not np.isfinite(cost[out]):
                 break
-            mine = slice(out * width, (out + 1) * width)
+            mine = slice(out * n_outputs, (out + 1) * n_outputs)
             x -= K[:, mine] @ pulls[out]
             K = K - K[:, mine] @ np.linalg.solve(K[mine, mine], K[mine, :])
             x[mine] = K[mine, :] = K[:, mine] = 0.0

@@ -107,14 +107,14 @@ class Stream:
         """
         if self.x is None:
             return
-        width = self._past.width
+        n_outputs = self._past.n_outputs
         ratios = self._by_coordinate("ratio", ratio, 1.0)
         shifts = np.zeros_like(ratios) if shift is None else self._by_coordinate("shift", shift, 0.0)
         if not np.all(ratios > 0):
             raise InvalidInputError("ratio must be positive")
-        ones = coordinates(self._unpenalized, width)
+        ones = coordinates(self._unpenalized, n_outputs)
         if ones.size:
-            self.x[ones] += (shifts * self.x).reshape(-1, width).sum(axis=0)
+            self.x[ones] += (shifts * self.x).reshape(-1, n_outputs).sum(axis=0)
         elif np.any(shifts):
             raise InvalidInputError("columns cannot be shifted where the model has no intercept")
         self.x *= ratios
@@ -139,18 +139,18 @@ class Stream:
         return x.copy()
 
     def _begin(self, model: Model) -> None:
-        d = model.dimension // model.width
+        d = model.dimension // model.n_outputs
         for name, chosen in (("keep", self.keep), ("nonnegative", self.nonnegative)):
             if chosen.size and not 0 <= chosen[0] <= chosen[-1] < d:
                 raise InvalidInputError(f"{name} must be within 0..{d - 1}")
-        if model.width > 1 and self.nonnegative.size:
+        if model.n_outputs > 1 and self.nonnegative.size:
             raise InvalidInputError("nonnegative is for features with one coefficient")
         self.x = np.zeros(model.dimension)
         self._unpenalized = model.unpenalized
         self._always = np.union1d(self.keep, model.unpenalized).astype(np.intp)
         self._bounded = np.zeros(model.dimension, np.bool_)
         self._bounded[np.setdiff1d(self.nonnegative, model.unpenalized)] = True
-        self._past = PastBatches(model.dimension, model.width)
+        self._past = PastBatches(model.dimension, model.n_outputs)
 
     def rounds(self, model: Model, weight: float) -> Iterator[Vector]:
         """Update the model from a batch, as `step`, and yield the point of every round of swaps; the last one stays."""
@@ -158,7 +158,7 @@ class Stream:
         if self.x is None:
             self._begin(model)
         assert self.x is not None
-        if model.dimension != self.x.size or model.width != self._past.width:
+        if model.dimension != self.x.size or model.n_outputs != self._past.n_outputs:
             raise InvalidInputError(f"the batch has {model.dimension} coordinates, those before it had {self.x.size}")
         self._past.fade(math.exp(-m / self.memory))
         self._since += m
@@ -194,9 +194,9 @@ class Stream:
 
     def _pool(self, model: Model, m: float, before: Vector, x: Vector) -> Features:
         """Return the features of x, and those outside with the largest expected gain."""
-        past, width = self._past, self._past.width
-        inside = np.union1d(self._always, np.flatnonzero(x) // width).astype(np.intp)
-        count = min(max(self.k, _WAITING[0]), _WAITING[1], x.size // width - inside.size) if self.k else 0
+        past, n_outputs = self._past, self._past.n_outputs
+        inside = np.union1d(self._always, np.flatnonzero(x) // n_outputs).astype(np.intp)
+        count = min(max(self.k, _WAITING[0]), _WAITING[1], x.size // n_outputs - inside.size) if self.k else 0
         if count == 0:
             return inside
         z = model.margins(x)
@@ -205,7 +205,7 @@ class Stream:
         expected[self._bounded & (expected > 0)] = 0.0
         bend = (m * bend + past.weight * past.diagonal) / (m + past.weight)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            gains = np.where(bend > 0, expected**2 / bend, 0.0).reshape(-1, width).sum(axis=1)
+            gains = np.where(bend > 0, expected**2 / bend, 0.0).reshape(-1, n_outputs).sum(axis=1)
         gains = np.where(np.isfinite(gains), gains, 0.0)
         gains[past.pool] *= _PATIENCE
         gains[inside] = -1.0
@@ -214,12 +214,12 @@ class Stream:
 
     def _tried(self, model: Model, m: float, x: Vector, pool: Features) -> _Trial | None:
         """At most k features of the pool, fitted; None where Newton's method fails."""
-        past, width, center = self._past, self._past.width, self.x
+        past, n_outputs, center = self._past, self._past.n_outputs, self.x
         assert center is not None
         if not pool.size:
             return None
         past.choose(pool)
-        share, places = m / (past.weight + m), coordinates(pool, width)
+        share, places = m / (past.weight + m), coordinates(pool, n_outputs)
         part = model.restrict(pool)
         H = past.hessian(part.hessian_of(part.margins(x[places]), True), m)
         bend = share * part.curvature + (1 - share) * past.curvature
@@ -228,8 +228,10 @@ class Stream:
         if part.self_concordance > 0:
             metric[own] += (1 - share) * np.maximum(_FLAT * bend - np.diagonal(H), 0.0)
         metric[own] += max(_PRIOR / (past.weight + m), _LEAST) * bend
-        inside = np.isin(pool, self._always) | np.any(center[places].reshape(-1, width) != 0, axis=1)
-        trust = np.repeat(np.where(inside, 1.0, math.sqrt(past.reliable / past.weight) if past.weight else 1.0), width)
+        inside = np.isin(pool, self._always) | np.any(center[places].reshape(-1, n_outputs) != 0, axis=1)
+        trust = np.repeat(
+            np.where(inside, 1.0, math.sqrt(past.reliable / past.weight) if past.weight else 1.0), n_outputs
+        )
         gradient = trust * past.gradient[places]
         steady = _STEADY * bend if _is_bent_back(model) else 0.0
         problem = Proximal(part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady)
@@ -247,12 +249,12 @@ class Stream:
     def _remember(self, model: Model, m: float, before: Vector, trial: _Trial) -> None:
         """Add the batch to the past, about the new point."""
         assert self.x is not None
-        past, z, places = self._past, trial.margins, coordinates(self._past.pool, self._past.width)
+        past, z, places = self._past, trial.margins, coordinates(self._past.pool, self._past.n_outputs)
         gradient, diagonal = model.gradient_of(z), model.hessian_diagonal_of(z, True)
         if np.all(np.isfinite(gradient)) and np.all(np.isfinite(diagonal)):
             past.follow(trial.gradient, trial.past, (trial.x - self.x)[places], gradient - before, m)
-            inside = np.zeros((trial.x.size // past.width, past.width), np.bool_)
-            inside[self._always] = inside[np.flatnonzero(trial.x) // past.width] = True
+            inside = np.zeros((trial.x.size // past.n_outputs, past.n_outputs), np.bool_)
+            inside[self._always] = inside[np.flatnonzero(trial.x) // past.n_outputs] = True
             past.take_in(trial.part.hessian_of(z, True), gradient, diagonal, inside.ravel(), m)
             past.curvature = trial.curvature
 
@@ -274,14 +276,14 @@ class Stream:
     def _by_coordinate(self, name: str, value: ArrayLike, of_intercept: float) -> Vector:
         """One number for each coordinate from one for each feature but the intercept."""
         assert self.x is not None
-        width = self._past.width
-        full = np.full(self.x.size // width, of_intercept)
+        n_outputs = self._past.n_outputs
+        full = np.full(self.x.size // n_outputs, of_intercept)
         others = np.delete(np.arange(full.size), self._unpenalized)
         given = finite(name, real_array(name, value))
         if given.shape != others.shape:
             raise InvalidInputError(f"{name} must have shape ({others.size},), got {given.shape}")
         full[others] = given
-        return np.repeat(full, width)
+        return np.repeat(full, n_outputs)
 
 
 @dataclass(frozen=True, eq=False)

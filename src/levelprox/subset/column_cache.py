@@ -35,7 +35,7 @@ class Column:
     Attributes
     ----------
     values : ndarray
-        Of shape (n,), or (n, width) where a feature has several coefficients; or those entries that are not zero.
+        Of shape (n,), or (n, n_outputs) where a feature has several coefficients; or those entries that are not zero.
     rows : ndarray of int64, optional
         Where these are.
     """
@@ -70,7 +70,10 @@ class Columns:
     def __init__(self, objective: Model) -> None:
         self.objective = objective
         self.known: dict[int, list[Column]] = {}
-        self.kept, self._size = 0, objective.n_margins * objective.width  # of numbers: now, and at most for a feature
+        self.kept, self._size = (
+            0,
+            objective.n_margins * objective.n_outputs,
+        )  # of numbers: now, and at most for a feature
         self._most = min(_KEPT_NUMBERS, max(_LEAST_KEPT_NUMBERS, objective.design.stored // _STORED_DIVISOR))
 
     def __call__(self, features: Features) -> list[Column]:
@@ -95,13 +98,13 @@ class Columns:
         if not self.fit_in(features):
             yield from _moves(self.objective.restrict(features))
             return
-        n, width = self.objective.n_margins, self.objective.width
+        n, n_outputs = self.objective.n_margins, self.objective.n_outputs
         moves = (column.dense(n) for column in self(features))
         if not isinstance(self.objective, LinearModel | ByClass) or self.objective.ridge is None:
             yield from moves
             return
         part = self.objective.restrict(features)
-        for move, unit in zip(moves, _units(features.size * width), strict=True):
+        for move, unit in zip(moves, _units(features.size * n_outputs), strict=True):
             yield part.with_tail(move, unit)
 
     def fit_in(self, features: Features) -> bool:
@@ -118,9 +121,9 @@ class Columns:
             self.kept -= sum(column.values.size for column in self.known.pop(j))
 
     def _look_up(self, missing: list[int]) -> None:
-        width, moves = self.objective.width, self._moves_of_samples(np.array(missing, np.intp))
+        n_outputs, moves = self.objective.n_outputs, self._moves_of_samples(np.array(missing, np.intp))
         for j in missing:
-            self.known[j] = [Column.of(move) for move in islice(moves, width)]
+            self.known[j] = [Column.of(move) for move in islice(moves, n_outputs)]
             self.kept += sum(column.values.size for column in self.known[j])
 
     def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
@@ -142,14 +145,14 @@ def _moves(part: Model) -> Iterator[Vector]:
     if not isinstance(part, ByClass):
         yield from (part.moved(unit) for unit in _units(part.dimension))
         return
-    n, width = part.design.shape[0], part.width
-    classes = np.tile(np.arange(width), part.dimension // width)
-    for unit in _units(part.dimension // width):
+    n, n_outputs = part.design.shape[0], part.n_outputs
+    classes = np.tile(np.arange(n_outputs), part.dimension // n_outputs)
+    for unit in _units(part.dimension // n_outputs):
         column = part.design.matvec(unit)
-        for k in range(width):
-            move = np.zeros((n, width), order=part.margin_order)
+        for k in range(n_outputs):
+            move = np.zeros((n, n_outputs), order=part.margin_order)
             move[:, k] = column
-            yield move if part.ridge is None else part.with_tail(move, np.repeat(unit, width) * (classes == k))
+            yield move if part.ridge is None else part.with_tail(move, np.repeat(unit, n_outputs) * (classes == k))
 
 
 def _units(dimension: int) -> Iterator[Vector]:

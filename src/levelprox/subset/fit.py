@@ -94,13 +94,13 @@ def known_of_arrays(arrays: tuple[Features, Index, Vector]) -> dict[bytes, float
     return {data[a:b]: psi for a, b, psi in zip([0, *ends[:-1]], ends, values.tolist(), strict=True)} if ends else {}
 
 
-def begun_at(near: Fit, features: Features, width: int) -> Vector:
+def begun_at(near: Fit, features: Features, n_outputs: int) -> Vector:
     """Return the coefficients of another fit, for the features that both have; 0 for the others."""
-    x = np.zeros((features.size, width))
+    x = np.zeros((features.size, n_outputs))
     places = np.searchsorted(near.features, features)
     places[places == near.features.size] = 0
     shared = near.features[places] == features if near.features.size else np.zeros(features.size, np.bool_)
-    x[shared] = near.x.reshape(-1, width)[places[shared]]
+    x[shared] = near.x.reshape(-1, n_outputs)[places[shared]]
     return x.ravel()
 
 
@@ -157,7 +157,7 @@ def rounding_of_loss(objective: Model, z: Vector) -> float:
 
 def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
     """Return what an ulp of the terms of each margin does to ψ: Σ_i s_i |ℓ'_i| Σ_j |a_ij x_j| ε / Σ s."""
-    design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.width).T
+    design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.n_outputs).T
     size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
     slope = np.abs(slopes(objective, z).reshape(size.shape))
     if not objective.smooth:  # next to a kink, the slopes on both of its sides
@@ -181,10 +181,10 @@ def rounding_of_coefficients(objective: Model, noise: Vector | None, x: Vector, 
     return change
 
 
-def by_class(hessian: Matrix, width: int) -> Matrix:
-    """Return the part of H that belongs to each class, of shape (width, m, m): where it is 0 between classes."""
-    m, classes = hessian.shape[0] // width, np.arange(width)
-    return np.asarray(hessian.reshape(m, width, m, width)[:, classes, :, classes])
+def by_class(hessian: Matrix, n_outputs: int) -> Matrix:
+    """Return the part of H that belongs to each class, of shape (n_outputs, m, m): where it is 0 between classes."""
+    m, classes = hessian.shape[0] // n_outputs, np.arange(n_outputs)
+    return np.asarray(hessian.reshape(m, n_outputs, m, n_outputs)[:, classes, :, classes])
 
 
 def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple[float, float]:
@@ -196,22 +196,22 @@ def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple
     resolution = LAST_DIGITS_SHARE * (abs(psi) + rounding_of_loss(objective, z))
     if not math.isfinite(self_concordance) or not hessian.size:
         return (math.inf if hessian.size else 0.0), resolution
-    gradient, width = objective.gradient_of(z), objective.width if objective.only_contrasts else 1
+    gradient, n_outputs = objective.gradient_of(z), objective.n_outputs if objective.only_contrasts else 1
     diagonal = np.diagonal(hessian)
     if not np.all(diagonal > 0):
         return math.inf, resolution
     unit = 1 / np.sqrt(diagonal)
     hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
-    classes = objective.width if isinstance(objective, OneVsRestModel) else 1
+    classes = objective.n_outputs if isinstance(objective, OneVsRestModel) else 1
     values, vectors = np.linalg.eigh(by_class(hessian, classes))
     seen = values > _WELL_CONDITIONED
-    if np.count_nonzero(~seen) > (_unseen_shifts(objective) if width > 1 else 0):
+    if np.count_nonzero(~seen) > (_unseen_shifts(objective) if n_outputs > 1 else 0):
         return math.inf, resolution  # other directions than those that ψ does not see
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
     scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
     step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
     moved = of_samples(objective, objective.moved(step))
-    change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and width > 1 else np.abs(moved), initial=0.0))
+    change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and n_outputs > 1 else np.abs(moved), initial=0.0))
     factor = float(_kernels.self_concordant_factor(np.array([self_concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
     return (0.5 if self_concordance == 0 else factor) * decrement, resolution
@@ -220,7 +220,7 @@ def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple
 def _unseen_shifts(objective: Model) -> int:
     """Return of how many features ψ does not see all classes shifted alike: of those without a ridge."""
     ridge = objective.ridge if isinstance(objective, ByClass) else None
-    return objective.dimension // objective.width if ridge is None else int(np.count_nonzero(ridge.own == 0))
+    return objective.dimension // objective.n_outputs if ridge is None else int(np.count_nonzero(ridge.own == 0))
 
 
 def fit_with_signs(

@@ -262,7 +262,7 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
     curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
     scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
     scale[objective.unpenalized] = 1.0
-    wide = np.repeat(scale, problem.width)
+    wide = np.repeat(scale, problem.n_outputs)
     assert null.gradient is not None
     start = Iterate(wide * null.x, null.psi, null.gradient / wide)
     at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)

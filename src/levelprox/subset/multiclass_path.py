@@ -41,7 +41,7 @@ def has_class_path(problem: FeatureProblem, k: int) -> bool:
     objective = problem.objective
     if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
         return False
-    (n, d), K = objective.design.shape, objective.width
+    (n, d), K = objective.design.shape, objective.n_outputs
     small = n * d <= _MOST_ENTRIES and n * K * max(d, K) <= _MOST_PRODUCTS
     return small and d * K <= _MOST_COORDINATES and (k + problem.unpenalized.size) * K <= _MOST_SET_COORDINATES
 
@@ -71,7 +71,7 @@ def newton_of(problem: FeatureProblem) -> ClassNewton:
     """Return what fits the sets of a problem that `has_class_path`."""
     objective, known = problem.objective, shared(problem)
     assert isinstance(objective, MultinomialModel)
-    (n, d), K = objective.design.shape, objective.width
+    (n, d), K = objective.design.shape, objective.n_outputs
     if known.entries is None:
         known.entries = _columns_of(objective.design).T
     offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)

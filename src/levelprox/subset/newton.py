@@ -101,13 +101,13 @@ def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vect
     The ridge keeps features apart whose curvature is gone, as where they separate classes. Where ψ does not see all
     classes shifted alike, H is zero in that direction, and what is added there moves nothing.
     """
-    hessian, width = hessian + ridge, objective.width
+    hessian, n_outputs = hessian + ridge, objective.n_outputs
     if objective.only_contrasts:
-        curvature = np.diagonal(hessian).reshape(-1, width).mean(axis=1)
-        hessian = hessian + np.kron(np.diag(curvature), np.ones((width, width)))
+        curvature = np.diagonal(hessian).reshape(-1, n_outputs).mean(axis=1)
+        hessian = hessian + np.kron(np.diag(curvature), np.ones((n_outputs, n_outputs)))
     try:
         if isinstance(objective, OneVsRestModel):
-            solved = np.linalg.solve(by_class(hessian, width), gradient.reshape(-1, width).T[:, :, None])
+            solved = np.linalg.solve(by_class(hessian, n_outputs), gradient.reshape(-1, n_outputs).T[:, :, None])
             step = -np.asarray(solved[:, :, 0].T.ravel(), np.float64)
         else:
             step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
@@ -210,7 +210,7 @@ def class_fit(
     finished : bool
         Whether to take as many steps with many classes as with few.
     """
-    K, share = objective.width, objective.share
+    K, share = objective.n_outputs, objective.share
     basis = Basis(columns, share, ones)
     if not basis.kept.size:
         return np.zeros_like(x), None, 0
@@ -234,7 +234,7 @@ def _over_columns(
     objective: MultinomialModel, basis: Basis, model: MultinomialModel, w: Vector
 ) -> tuple[Vector, float, float]:
     """Return x of coefficients w of the basis, ψ there, and how far that is from ψ over the basis."""
-    x = basis.outside(w.reshape(-1, model.width)).ravel()
+    x = basis.outside(w.reshape(-1, model.n_outputs)).ravel()
     psi = objective.value_of(objective.margins(x))
     return x, psi, abs(psi - model.value_of(model.margins(w)))
 
@@ -279,7 +279,7 @@ def _minimised(
 
     `noise` is the relative rounding error of each vector of the basis: steps end that gain no more than it explains.
     """
-    K = model.width
+    K = model.n_outputs
     typical = (K - 1) / K**2
     z = model.margins(w)
     psi, ridge, many = model.value_of(z), _CLASS_RIDGE_SHARE, w.size > _QUASI_NEWTON_COORDINATES
@@ -338,14 +338,14 @@ def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
     others = z - own
     np.put_along_axis(others, label[:, None], -np.inf, axis=1)
     least, largest = -float(np.max(others)), float(np.max(np.abs(z)))
-    return math.log(model.width / gone) / least if gone > 0 and least > _SEPARATING_SHARE * largest else 1.0
+    return math.log(model.n_outputs / gone) / least if gone > 0 and least > _SEPARATING_SHARE * largest else 1.0
 
 
 def _direction(
     model: MultinomialModel, gradient: Vector, hessian: Matrix, ridge: float
 ) -> tuple[Matrix, Vector, float]:
     """Return how margins move along a Newton step, the step, and twice what it is predicted to gain."""
-    K = model.width
+    K = model.n_outputs
     # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
     m = gradient.size // K
     bent = hessian + ridge * np.eye(m * K)

@@ -83,7 +83,7 @@ class ExactFit(Fit):
 
     def without_zeros(self, problem: FeatureProblem) -> ExactFit:
         """Leave out features whose coefficients are 0: ψ is the same, and bounds on it hold for fewer features."""
-        x = self.x.reshape(self.features.size, problem.width)
+        x = self.x.reshape(self.features.size, problem.n_outputs)
         stays = np.any(x != 0, axis=1) | ~problem.counts(self.features)
         return replace(self, features=self.features[stays], x=x[stays].ravel(), removal=self.removal[stays])
 
@@ -107,10 +107,10 @@ class ExactRefits:
 
     def __call__(self, features: Features, near: Fit, seconds_left: Callable[[], float]) -> ExactFit:
         """Minimise ψ over these features, from the coefficients of another fit."""
-        n, width = self.parts[0].n_margins, len(self.parts)
+        n, n_outputs = self.parts[0].n_margins, len(self.parts)
         columns = [column.dense(n) for column in self.columns(features)]
-        begin = begun_at(near, features, width).reshape(-1, width)
-        signs = self.problem.must_be_nonnegative()[features] if width == 1 else np.zeros(features.size, np.bool_)
+        begin = begun_at(near, features, n_outputs).reshape(-1, n_outputs)
+        signs = self.problem.must_be_nonnegative()[features] if n_outputs == 1 else np.zeros(features.size, np.bool_)
         coordinates = dict[float, Coordinates]()  # of all classes
         noise = None if self.noise is None else self.noise[features]
         found = [
@@ -118,7 +118,7 @@ class ExactRefits:
             for k, part in enumerate(self.parts)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()
-        margins = found[0].margins if width == 1 else np.stack([one.margins for one in found]).T
+        margins = found[0].margins if n_outputs == 1 else np.stack([one.margins for one in found]).T
         psi, error, rounding = (math.fsum(getattr(one, name) for one in found) for name in ("psi", "error", "rounding"))
         slopes, removal = tuple(one.slopes[0] for one in found), np.sum([one.removal for one in found], axis=0)
         return ExactFit(features, x, psi, margins, slopes=slopes, error=error, rounding=rounding, removal=removal)

@@ -102,7 +102,7 @@ class NonsmoothSearch(Search):
             if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
                 self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))
             every = start is None and self.problem.costs is None
-            if every and math.comb(counted.size, self.k) * self.problem.width <= _ENUMERATED_REFITS:
+            if every and math.comb(counted.size, self.k) * self.problem.n_outputs <= _ENUMERATED_REFITS:
                 self.monitor.enter("exchanges")
                 for chosen in itertools.combinations(counted.tolist(), self.k):
                     self._keep(self._fitted_once(self.problem.with_unpenalized(np.array(chosen)), self.best))
@@ -198,9 +198,9 @@ class NonsmoothSearch(Search):
         """Return a fit with the envelope with coefficients for the columns as they are."""
         if self.standardised is None:
             return fit
-        width = len(self.refits.parts)
-        x = np.zeros((self.problem.n_features, width))
-        x[fit.features] = fit.x.reshape(-1, width)
+        n_outputs = len(self.refits.parts)
+        x = np.zeros((self.problem.n_features, n_outputs))
+        x[fit.features] = fit.x.reshape(-1, n_outputs)
         x = np.stack([self.standardised.unstandardised(column) for column in x.T], axis=1)
         return replace(fit, x=x[fit.features].ravel())
 
@@ -305,9 +305,9 @@ class NonsmoothSearch(Search):
 
     def _refits_left(self) -> float:
         """Return how many refits are left to examinations: with many classes each of them takes long."""
-        width = len(self.refits.parts)
-        many = width > _MANY_CLASSES and not self.prove
-        return max(_CLASS_REFITS // width - self.monitor.n_refits, 0) if many else math.inf
+        n_outputs = len(self.refits.parts)
+        many = n_outputs > _MANY_CLASSES and not self.prove
+        return max(_CLASS_REFITS // n_outputs - self.monitor.n_refits, 0) if many else math.inf
 
     def _promising(self, fit: Fit, outside: Features) -> tuple[Features, Matrix]:
         """Return places in `outside`, the most promising first, and what swaps gain (droppable by outside).

@@ -110,7 +110,7 @@ class Refits:
             self.stored = Columns(objective.one_class)
             if not np.any(self.signs):
                 samples = objective.target, objective.sample_weight, objective.offset
-                self.of_classes = _kernels.ClassFits(objective.width, *samples)
+                self.of_classes = _kernels.ClassFits(objective.n_outputs, *samples)
                 self.rounding = EPS * objective.one_class.column_magnitudes()
 
     def __call__(
@@ -149,11 +149,11 @@ class Refits:
     def _ways(self, features: Features) -> list[Way]:
         """Return the ways to fit these features, the fastest first; the last one always ends with a fit."""
         ways: list[Way] = []
-        objective, width, at_hand = self.objective, self.problem.width, self.stored.fit_in(features)
-        most = _COMPILED_COORDINATES if width <= _MANY_CLASSES else _MANY_COORDINATES
+        objective, n_outputs, at_hand = self.objective, self.problem.n_outputs, self.stored.fit_in(features)
+        most = _COMPILED_COORDINATES if n_outputs <= _MANY_CLASSES else _MANY_COORDINATES
         if self.compiled and at_hand:
             ways.append(partial(fit_with_signs, self) if np.any(self.signs[features]) else self._by_kernel)
-        if self.of_classes is not None and at_hand and features.size * width <= most:
+        if self.of_classes is not None and at_hand and features.size * n_outputs <= most:
             ways.append(self._by_kernel_of_classes)
         linear = self.ridge is None and isinstance(objective, LinearModel)
         if linear and at_hand and isinstance(cast(LinearModel, objective).loss, Huber):
@@ -183,7 +183,7 @@ class Refits:
         compiled, objective = self.of_classes, cast(MultinomialModel, self.objective.restrict(features))
         assert compiled is not None
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
-        n, x = objective.design.shape[0], begun_at(near, features, objective.width)
+        n, x = objective.design.shape[0], begun_at(near, features, objective.n_outputs)
         begun = x
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
@@ -299,7 +299,7 @@ class Refits:
         rounding = rounding_of_margins(objective, fit.x, fit.margins)
         noise = None if self.noise is None else self.noise[fit.features]
         rounding += rounding_of_coefficients(self.objective, noise, fit.x, fit.margins)
-        if self.problem.width > 1 and rounding > CLOSE_SHARE * abs(fit.psi):
+        if self.problem.n_outputs > 1 and rounding > CLOSE_SHARE * abs(fit.psi):
             psi = objective.refined_value(fit.x, fit.psi, CLOSE_SHARE * abs(fit.psi))
             fit = replace(fit, psi=psi, gap=max(fit.gap + psi - fit.psi, 0.0))
         return replace(fit, resolution=fit.resolution + rounding)
@@ -313,7 +313,7 @@ class Refits:
         """
         part = self.problem.restrict(features)
         objective = cast(Model, part.objective)
-        x = begun_at(near, features, part.width)
+        x = begun_at(near, features, part.n_outputs)
         if not objective.value_of(objective.margins(x)) <= objective.value_of(objective.origin):
             x = np.zeros(part.dimension)  # large coefficients held each other; without one of them all bounds may break
         signs = bool(np.any(part.must_be_nonnegative()))
@@ -359,7 +359,7 @@ class Refits:
 
     def is_expensive(self, size: int) -> bool:
         """Return whether systems of a softmax model over so many coordinates are expensive."""
-        several = isinstance(self.objective, MultinomialModel) and self.objective.width > _MANY_CLASSES
+        several = isinstance(self.objective, MultinomialModel) and self.objective.n_outputs > _MANY_CLASSES
         return several and self.ridge is None and size > _MANY_COORDINATES
 
     def _by_class(
@@ -382,7 +382,7 @@ class Refits:
 
     def dense(self, features: Features) -> Matrix:
         """Return the columns of these features side by side, of shape (n, m)."""
-        n = self.objective.n_margins // self.objective.width
+        n = self.objective.n_margins // self.objective.n_outputs
         return np.array([column.dense(n) for column in self.stored(features)]).T
 
     def _with_columns(self, objective: Model, features: Features) -> Model:

@@ -58,7 +58,7 @@ class RemoteSearch(Search):
 
     def init(self, problem: SubsetProblem, ctx: Context) -> Fit:
         """Compute the null model, and return the first fit."""
-        if problem.width > 1:
+        if problem.n_outputs > 1:
             raise InvalidInputError(
                 "at most k features of more than two classes are found for data in memory only; give a level"
             )

@@ -78,7 +78,7 @@ class SecondOrder:
             self.n_grad += 1
         gradient, cross = self.gradient(fit), self.columns_of(fit)
         basis = None
-        if self.problem.width == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
+        if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
         figures = self.outside(fit), self._typical_curvature, basis, self._noise
         estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own, *figures)
@@ -149,13 +149,13 @@ class SecondOrder:
 
     def columns_of(self, fit: Fit) -> Matrix:
         """Return the columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
-        features, width = fit.features, self.problem.width
-        changes = self.objective.self_concordance > 0 or width > 1
+        features, n_outputs = fit.features, self.problem.n_outputs
+        changes = self.objective.self_concordance > 0 or n_outputs > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes:
-            self.n_grad += features.size * width
+            self.n_grad += features.size * n_outputs
             return self._cross(fit.margins, features)
         missing = np.array([j for j in features if j not in self._hessian_columns], np.intp)
         if len(self._hessian_columns) * self.problem.n_features > _KEPT_NUMBERS:
@@ -169,14 +169,17 @@ class SecondOrder:
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
-        d, width = self.problem.dimension, self.problem.width
-        if self.objective.only_contrasts and width > MANY_CLASSES:  # each column takes a call for each class
-            return d <= _CHEAP_SHARE * fit.x.size and self.objective.n_margins // width * d**2 <= _CHEAP_MULTIPLICATIONS
+        d, n_outputs = self.problem.dimension, self.problem.n_outputs
+        if self.objective.only_contrasts and n_outputs > MANY_CLASSES:  # each column takes a call for each class
+            return (
+                d <= _CHEAP_SHARE * fit.x.size
+                and self.objective.n_margins // n_outputs * d**2 <= _CHEAP_MULTIPLICATIONS
+            )
         return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
 
     def _cross(self, margins: Vector, features: Features) -> Matrix:
         """Return the columns of ∇²ψ that belong to some features."""
-        objective, count = self.objective, features.size * self.problem.width
+        objective, count = self.objective, features.size * self.problem.n_outputs
         if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
             return objective.cross_hessian_of(margins, self._timed(self.refits.columns.moves(features)), count, True)
         columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))
@@ -280,7 +283,7 @@ class SetFits(SecondOrder):
     def roughly(self, features: Features, near: Fit) -> Fit:
         """Return the same to about three digits, for intermediate sets."""
         self._count_refit()
-        if self.newton is not None and features.size * self.problem.width > _ROUGH_KERNEL_COORDINATES:
+        if self.newton is not None and features.size * self.problem.n_outputs > _ROUGH_KERNEL_COORDINATES:
             return self._by_newton(self.newton(), features, near)
         fit = self.refits(
             features, near, max(self.tolerance, _ROUGH_GRADIENT_SHARE * self.null.scale), accuracy=ROUGH_ACCURACY
@@ -290,8 +293,8 @@ class SetFits(SecondOrder):
 
     def _by_newton(self, newton: ClassNewton, features: Features, near: Fit) -> Fit:
         """Return a rough fit of a softmax model over columns side by side, without any bound."""
-        width, columns = self.problem.width, newton.columns[features]
-        begin = begun_at(near, features, width).reshape(-1, width)
+        n_outputs, columns = self.problem.n_outputs, newton.columns[features]
+        begin = begun_at(near, features, n_outputs).reshape(-1, n_outputs)
         found = newton.fitted(features, begin, ROUGH_ACCURACY)
         assert found is not None
         z, x = np.ascontiguousarray((found.x.T @ columns + newton.offset).T), found.x.ravel()
@@ -300,7 +303,7 @@ class SetFits(SecondOrder):
 
     def has_spent_its_work(self) -> bool:
         """Return whether a softmax model of many classes has had all the work that swaps are worth."""
-        many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts
+        many = self.problem.n_outputs > MANY_CLASSES and self.objective.only_contrasts
         return many and not self.prove and self.refits.factorised > _SEARCH_FACTOR_WORK
 
     def keep(self, fit: Fit) -> None:
@@ -311,12 +314,12 @@ class SetFits(SecondOrder):
             self.monitor.improved(fit.psi, self.problem.counted(self.best.features).size)
 
     def _without_zeros(self, fit: Fit) -> Fit:
-        width = self.problem.width
+        n_outputs = self.problem.n_outputs
         counted = np.isin(fit.features, self.problem.counted(fit.features))
-        used = ~counted | np.any(fit.x.reshape(-1, width) != 0, axis=1)
+        used = ~counted | np.any(fit.x.reshape(-1, n_outputs) != 0, axis=1)
         if np.all(used):
             return fit
-        places = np.repeat(used, width)
+        places = np.repeat(used, n_outputs)
         hessian = None if fit.hessian is None else fit.hessian[np.ix_(places, places)]
         return replace(fit, features=fit.features[used], x=fit.x[places], hessian=hessian)
 

@@ -95,7 +95,7 @@ def forward(
             break
         estimates.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
         swaps.look_along(estimates, fit)
-        if problem.width == 1:
+        if problem.n_outputs == 1:
             column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
             column = column - estimates.B @ estimates.cross[j]
             for factor in factors:

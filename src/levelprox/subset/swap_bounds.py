@@ -58,19 +58,19 @@ def _hessian(objective: Model, fit: Fit) -> Matrix:
 
 def _inverse(hessian: Matrix, objective: Model) -> Matrix:
     if isinstance(objective, OneVsRestModel):
-        return _inverse_by_class(hessian, objective.width)
+        return _inverse_by_class(hessian, objective.n_outputs)
     if not objective.only_contrasts:
         return _regularised_inverse(hessian)
-    width = objective.width
-    contrasts = np.kron(np.eye(hessian.shape[0] // width), _contrasts(width))
+    n_outputs = objective.n_outputs
+    contrasts = np.kron(np.eye(hessian.shape[0] // n_outputs), _contrasts(n_outputs))
     return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
 
 
-def _inverse_by_class(hessian: Matrix, width: int) -> Matrix:
+def _inverse_by_class(hessian: Matrix, n_outputs: int) -> Matrix:
     """Return the inverse of H where classes are fitted one by one: H is 0 between them."""
-    m, classes = hessian.shape[0] // width, np.arange(width)
-    inverse = np.zeros((m, width, m, width))
-    inverse[:, classes, :, classes] = _regularised_inverse(by_class(hessian, width))
+    m, classes = hessian.shape[0] // n_outputs, np.arange(n_outputs)
+    inverse = np.zeros((m, n_outputs, m, n_outputs))
+    inverse[:, classes, :, classes] = _regularised_inverse(by_class(hessian, n_outputs))
     return inverse.reshape(hessian.shape)
 
 
@@ -96,12 +96,12 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
     return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
 
-def _contrasts(width: int) -> Matrix:
+def _contrasts(n_outputs: int) -> Matrix:
     """Return an orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
 
     In that direction H is zero, and a ridge would fill its inverse with numbers that drown all others.
     """
-    return np.asarray(np.linalg.qr(np.eye(width) - 1 / width)[0][:, : width - 1], np.float64)
+    return np.asarray(np.linalg.qr(np.eye(n_outputs) - 1 / n_outputs)[0][:, : n_outputs - 1], np.float64)
 
 
 def _stiffness(K: Matrix) -> Matrix:
@@ -130,22 +130,22 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
     """
     curvature = np.einsum("jaa->j", own)
     if typical is None:
-        squares = objective.column_magnitudes()[:: objective.width] ** 2
+        squares = objective.column_magnitudes()[:: objective.n_outputs] ** 2
         mean = float(np.mean(squares[squares > 0])) if np.any(squares > 0) else 1.0
         typical = objective.curvature * squares / mean
     straight = ~(curvature > STRAIGHT * typical) & np.any(gradient != 0, axis=1)
     if not np.any(straight):
         return own
-    return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.width), own)
+    return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.n_outputs), own)
 
 
 def costs(problem: FeatureProblem, fit: Fit) -> Vector:
     """Return what leaving out each feature of a fit costs, inf for unpenalized ones, without a pass over the others."""
     assert isinstance(problem.objective, Model)
-    K, width = inverse_hessian(problem.objective, fit), problem.width
+    K, n_outputs = inverse_hessian(problem.objective, fit), problem.n_outputs
     cost = np.full(fit.features.size, np.inf)
     for i in np.flatnonzero(problem.counts(fit.features)):
-        mine = slice(i * width, (i + 1) * width)
+        mine = slice(i * n_outputs, (i + 1) * n_outputs)
         cost[i] = 0.5 * float(fit.x[mine] @ (_stiffness(K[mine, mine]) @ fit.x[mine]))
     return cost
 
@@ -196,7 +196,7 @@ class SwapEstimates:
         ∇ψ there.
     cross : ndarray of shape (d, fit.x.size)
         The columns of ∇²ψ there that belong to the fit.
-    own : ndarray of shape (n_features, width, width)
+    own : ndarray of shape (n_features, n_outputs, n_outputs)
         Its diagonal blocks.
     outside : ndarray of bool of shape (n_features,), optional
         The features that may be added: not in the fit, and their columns not zero. By default those that have
@@ -205,7 +205,7 @@ class SwapEstimates:
         A typical curvature of ψ along each feature, for those along which it is straight at the fit.
     basis : ndarray of shape (fit.x.size, rank), optional
         The coordinates of the features of the fit in vectors that are orthonormal for ∇²ψ; `cross` then has columns
-        A'∇²F v for these vectors v. Of width 1.
+        A'∇²F v for these vectors v. Of n_outputs 1.
     noise : ndarray of shape (n_features,), optional
         The relative error of products with each column, besides that of well-conditioned ones: where columns are
         centred whose means are large.
@@ -223,19 +223,19 @@ class SwapEstimates:
         basis: Matrix | None = None,
         noise: Vector | None = None,
     ) -> None:
-        width = problem.width
+        n_outputs = problem.n_outputs
         assert isinstance(problem.objective, Model)
-        self.problem, self.fit, self.width = problem, fit, width
+        self.problem, self.fit, self.n_outputs = problem, fit, n_outputs
         d = problem.n_features
-        self.gradient = gradient.reshape(d, width)
+        self.gradient = gradient.reshape(d, n_outputs)
         self.own = _bent(problem.objective, self.gradient, own, typical)
         if basis is None:
             hessian = cross[problem.coordinates(fit.features)]
-            self.condition = condition(hessian) if width == 1 else math.inf
+            self.condition = condition(hessian) if n_outputs == 1 else math.inf
             self.K = _inverse(hessian, problem.objective)
             self.cross, self.B = cross, cross @ self.K
-            by_feature = self.B.reshape(d, width, -1), cross.reshape(d, width, -1)
-            if width == 1:
+            by_feature = self.B.reshape(d, n_outputs, -1), cross.reshape(d, n_outputs, -1)
+            if n_outputs == 1:
                 spanned = np.einsum("jas,jbs->jab", *by_feature)
             else:
                 spanned = by_feature[0] @ by_feature[1].swapaxes(1, 2)
@@ -291,10 +291,10 @@ class SwapEstimates:
         """Return what swapping the i-th feature of the fit for each other feature gains; −inf for those in the fit."""
         (pull, stiffness), cost = self._without(i)
         across = self.B[:, self._of(i)]
-        if self.width == 1:
+        if self.n_outputs == 1:
             gain = self._gain(self.gradient - across * pull, self.left + (across**2 * stiffness)[:, :, None])
         else:
-            across = across.reshape(-1, self.width, self.width)
+            across = across.reshape(-1, self.n_outputs, self.n_outputs)
             gain = self._gain(self.gradient - across @ pull, self.left + across @ stiffness @ across.swapaxes(1, 2))
         return np.where(self.outside, np.maximum(gain, self.least_gain), -np.inf) - cost
 
@@ -328,7 +328,7 @@ class SwapEstimates:
 
     def _of(self, i: int) -> slice:
         """Return the coordinates of the i-th feature of the fit."""
-        return slice(i * self.width, (i + 1) * self.width)
+        return slice(i * self.n_outputs, (i + 1) * self.n_outputs)
 
     def _without(self, i: int) -> tuple[tuple[Vector, Matrix], float]:
         """Return K_ii⁻¹x_i and K_ii⁻¹, and what leaving out the i-th feature costs."""
@@ -341,7 +341,7 @@ class SwapEstimates:
     def _gain(self, gradient: Matrix, left: Matrix) -> Vector:
         """Return ½ g' s⁻¹ g for each feature outside the fit, where the signs allow it."""
         gain = np.full(self.problem.n_features, -np.inf)
-        if self.width == 1:
+        if self.n_outputs == 1:
             slope, s = gradient[:, 0], left[:, 0, 0]
             solid = self.outside & (s > _DEPENDENT_SHARE * self.own[:, 0, 0])
             gain[solid] = slope[solid] ** 2 / (2 * s[solid])
@@ -349,7 +349,7 @@ class SwapEstimates:
             gain[self.outside & self.problem.must_be_nonnegative() & (slope >= 0)] = 0.0
             return gain
         j = np.flatnonzero(self.outside & (np.einsum("jaa->j", self.own) > 0))
-        ridge = _DEPENDENT_SHARE * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.width)
+        ridge = _DEPENDENT_SHARE * np.einsum("jaa->j", self.own[j])[:, None, None] * np.eye(self.n_outputs)
         step = _solved(left[j] + ridge, gradient[j][:, :, None])[:, :, 0]
         gain[j] = 0.5 * np.einsum("ja,ja->j", gradient[j], step)
         return gain

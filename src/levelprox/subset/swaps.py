@@ -202,13 +202,13 @@ class SwapSearch(SetFits):
     def has_bounds(self) -> bool:
         """Return whether there are bounds on what swaps and additions gain."""
         one_sided = bool(np.any(self.problem.must_be_nonnegative()))
-        return self.problem.width == 1 and not one_sided and math.isfinite(self.objective.self_concordance)
+        return self.problem.n_outputs == 1 and not one_sided and math.isfinite(self.objective.self_concordance)
 
     def _most_tries(self, fit: Fit) -> float:
         """Return how many refits are worth it: all where there are few swaps, unless that is a lot of work."""
         if self.prove:
             return math.inf
-        many = self.problem.width > MANY_CLASSES and self.objective.only_contrasts  # else class by class
+        many = self.problem.n_outputs > MANY_CLASSES and self.objective.only_contrasts  # else class by class
         least = min(_TOP_SWAPS, 1 + _EXAMINATION_FACTOR_WORK // (fit.x.size**3 + 1)) if many else _TOP_SWAPS
         if self.problem.counted(fit.features).size * self.problem.n_features > _ALL_SWAPS:
             return least

@@ -101,7 +101,7 @@ def agree(model: DeviceModel, local: Any, tolerance: float, W: np.ndarray | None
     if W is None:
         W = np.sort(rng.choice(model.n_all, 9, replace=False))
         W = np.union1d(W, model.unpenalized)
-    x, v = (rng.normal(0, 0.4, W.size * model.width) for _ in range(2))
+    x, v = (rng.normal(0, 0.4, W.size * model.n_outputs) for _ in range(2))
     for convex in (True, False):
         ours, theirs = asked_everything(model, W, x, v, convex), in_memory(local, W, x, v, convex)
         for name in theirs:

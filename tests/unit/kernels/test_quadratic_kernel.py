@@ -24,18 +24,18 @@ RIDGE = 1e-9  # of the diagonal, as Newton's steps have it
 class Case:
     """One random model: H = A'A of some kind, a set, and a point of it."""
 
-    def __init__(self, seed, features, width, kind, plain=False):
+    def __init__(self, seed, features, n_outputs, kind, plain=False):
         rng = np.random.default_rng(seed)
-        self.width, d = width, features * width
+        self.n_outputs, d = n_outputs, features * n_outputs
         self.kind = kind
         A = rng.standard_normal((max(1, d // 2) if kind == "singular" else 2 * d, d))
         columns = rng.integers(0, features, features) if kind == "repeated columns" else np.arange(features)
-        A = A.reshape(-1, features, width)[:, columns, :]
+        A = A.reshape(-1, features, n_outputs)[:, columns, :]
         if kind == "zero columns":
             A[:, rng.random(features) < 0.5, :] = 0
         self.size = np.ones(d)
         if kind == "scales":
-            self.size = np.repeat(10.0 ** rng.uniform(-8, 8, features), width)
+            self.size = np.repeat(10.0 ** rng.uniform(-8, 8, features), n_outputs)
         A = A.reshape(-1, d) * self.size
         self.hessian = A.T @ A
         self.diagonal = np.ascontiguousarray(np.diagonal(self.hessian))
@@ -44,7 +44,7 @@ class Case:
         # A gradient in the range of A', as a loss has it: the model is bounded below by much more than its ridge.
         self.gradient = A.T @ rng.standard_normal(A.shape[0]) * 10.0 ** rng.uniform(-3, 3)
         self.u, self.nonnegative, self.weights = None, None, None
-        if width == 1 and not plain:
+        if n_outputs == 1 and not plain:
             if rng.random() < 0.5:
                 self.u = np.where(rng.random(d) < 0.3, rng.choice([-1.0, 1.0], d), rng.uniform(-1, 1, d))
             if rng.random() < 0.5:
@@ -59,23 +59,23 @@ class Case:
 
     def spent(self, x):
         """The constraints of the set, except for u."""
-        sizes = group_norms(np.ascontiguousarray(x), self.width)
+        sizes = group_norms(np.ascontiguousarray(x), self.n_outputs)
         return float(np.sum(sizes if self.weights is None else self.weights * sizes))
 
     def project(self, v, unit=None):
         """Onto the set, or onto the same set in other coordinates x / unit."""
-        weights = np.ones(v.size // self.width) if self.weights is None else self.weights
+        weights = np.ones(v.size // self.n_outputs) if self.weights is None else self.weights
         if self.tau == np.inf:
             return (v if self.nonnegative is None else np.where(self.nonnegative, np.maximum(v, 0), v)), 0.0
         if unit is not None:
-            weights = weights * unit[:: self.width]
+            weights = weights * unit[:: self.n_outputs]
         u = 0.0 if self.u is None else self.u
-        return project(v, u, self.tau, weights=weights, nonnegative=self.nonnegative, width=self.width)
+        return project(v, u, self.tau, weights=weights, nonnegative=self.nonnegative, width=self.n_outputs)
 
     @property
     def set(self):
         mask = None if self.nonnegative is None else self.nonnegative.view(np.uint8)
-        return _kernels.Set(self.x.size, self.weights, self.u, mask, False, self.tau, width=self.width)
+        return _kernels.Set(self.x.size, self.weights, self.u, mask, False, self.tau, width=self.n_outputs)
 
     def solve(self, x=None, gradient=None, product=False, relative=1e-12, products=20_000, multiplier=0.0):
         hessian = (lambda v: self.hessian @ v) if product else self.hessian
@@ -91,8 +91,8 @@ class Case:
 
     @property
     def unit(self):
-        bend = (self.diagonal + self.ridge).reshape(-1, self.width).mean(axis=1)
-        return np.repeat(1 / np.sqrt(np.where(bend > 0, bend, 1.0)), self.width)
+        bend = (self.diagonal + self.ridge).reshape(-1, self.n_outputs).mean(axis=1)
+        return np.repeat(1 / np.sqrt(np.where(bend > 0, bend, 1.0)), self.n_outputs)
 
     def residual(self, x):
         """|P(x - slope) - x| where Q has a unit diagonal."""
@@ -103,7 +103,7 @@ class Case:
     @property
     def is_flat(self):
         """Whether the last digits may be out of reach: a curved face, along which the model hardly bends."""
-        return self.width > 1 and self.kind in ("singular", "repeated columns")
+        return self.n_outputs > 1 and self.kind in ("singular", "repeated columns")
 
     def is_inside(self, x):
         """In rational arithmetic."""
@@ -111,7 +111,7 @@ class Case:
             return False
         if self.tau == np.inf:
             return True
-        sizes = group_norms(x, self.width)
+        sizes = group_norms(x, self.n_outputs)
         weights = np.ones(sizes.size) if self.weights is None else self.weights
         if self.u is None:
             return reference.exact_level(sizes, np.zeros(sizes.size), weights) <= Fraction(self.tau)
@@ -194,14 +194,14 @@ def test_the_kernel_is_never_above_its_twin(case):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("width", [1, 3])
-def test_the_kernel_agrees_with_an_independent_solver(seed, width, cp):
-    case = Case(seed, 6, width, "regular", plain=True)
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_the_kernel_agrees_with_an_independent_solver(seed, n_outputs, cp):
+    case = Case(seed, 6, n_outputs, "regular", plain=True)
     case.gradient *= 10 / np.max(np.abs(case.gradient))  # its tolerances are absolute
     case.tau = 0.4 * case.spent(np.linalg.solve(case.hessian, -case.gradient))
     case.x, _ = case.project(case.x)
-    x = cp.Variable((6, width))
-    flat = cp.reshape(x, (6 * width,), order="C")
+    x = cp.Variable((6, n_outputs))
+    flat = cp.reshape(x, (6 * n_outputs,), order="C")
     weights = np.ones(6) if case.weights is None else case.weights
     bend = cp.quad_form(flat - case.x, cp.psd_wrap(case.hessian + np.diag(case.ridge))) / 2
     within = [weights @ cp.norm(x, 2, axis=1) <= case.tau]
@@ -288,10 +288,10 @@ def test_an_exception_of_a_product_is_raised():
         _kernels.quadratic(fails, case.set, case.x, case.gradient, case.diagonal, case.ridge, 0.0, 1e-9, 100)
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_the_parabola_is_the_model_and_restricts_to_it(width):
-    case = Case(5, 6, width, "regular", plain=True)
-    q = Quadratic(case.x, 2.5, case.gradient, case.hessian, width)
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_the_parabola_is_the_model_and_restricts_to_it(n_outputs):
+    case = Case(5, 6, n_outputs, "regular", plain=True)
+    q = Quadratic(case.x, 2.5, case.gradient, case.hessian, n_outputs)
     rng = np.random.default_rng(0)
     x = rng.standard_normal(case.x.size)
     value, gradient = q.value_and_gradient(x)
@@ -300,7 +300,7 @@ def test_the_parabola_is_the_model_and_restricts_to_it(width):
     assert np.allclose(gradient, case.gradient + case.hessian @ move)
     assert np.allclose(q.hessian_product_of(x, True)(move), q.hessian_of(x, True) @ move)
     W = np.array([1, 4])
-    places = (W[:, None] * width + np.arange(width)).ravel()
+    places = (W[:, None] * n_outputs + np.arange(n_outputs)).ravel()
     wide = np.zeros_like(x)
     wide[places] = x[places]
     small = q.restrict(W)

@@ -33,10 +33,10 @@ EXAMPLES = 5000 if LONG else 300
 class Case:
     """One random projection onto a group ball."""
 
-    def __init__(self, seed, features, width, dtype=np.float64):
+    def __init__(self, seed, features, n_outputs, dtype=np.float64):
         rng = np.random.default_rng(seed)
-        self.width = width
-        v = rng.standard_normal(features * width) * 10.0 ** rng.uniform(-6, 6)
+        self.n_outputs = n_outputs
+        v = rng.standard_normal(features * n_outputs) * 10.0 ** rng.uniform(-6, 6)
         if rng.random() < 0.3:
             v *= 10.0 ** rng.uniform(-12, 12, v.size)
         v[rng.random(v.size) < 0.2] = 0
@@ -44,12 +44,12 @@ class Case:
         self.weights = np.ones(features, dtype)
         if rng.random() < 0.5:
             self.weights = np.where(rng.random(features) < 0.2, 0, 10.0 ** rng.uniform(-3, 3, features)).astype(dtype)
-        spent = float(np.sum(self.weights * group_norms(self.v.astype(float), width)))
+        spent = float(np.sum(self.weights * group_norms(self.v.astype(float), n_outputs)))
         self.tau = 0.0 if rng.random() < 0.1 else spent * 10.0 ** rng.uniform(-6, 0.3)
 
     def project(self, **changes):
         arguments = {"v": self.v, "tau": self.tau, "weights": self.weights} | changes
-        return project(arguments.pop("v"), 0.0, arguments.pop("tau"), width=self.width, **arguments)
+        return project(arguments.pop("v"), 0.0, arguments.pop("tau"), width=self.n_outputs, **arguments)
 
 
 cases = st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), st.integers(2, 6))
@@ -59,8 +59,8 @@ single = st.builds(Case, st.integers(0, 2**32), st.integers(1, 12), st.integers(
 def check_feasible(case, project):
     """The norms, rounded up, satisfy the level in rational arithmetic."""
     x, _ = project()
-    norms = group_norms(x.astype(float), case.width)
-    assert all(map(reference.is_norm_above, reference.rows_of(x, case.width), norms))
+    norms = group_norms(x.astype(float), case.n_outputs)
+    assert all(map(reference.is_norm_above, reference.rows_of(x, case.n_outputs), norms))
     spent = sum((Fraction(float(w)) * Fraction(r) for w, r in zip(case.weights, norms, strict=True)), Fraction(0))
     assert spent <= Fraction(case.tau)
 
@@ -68,8 +68,8 @@ def check_feasible(case, project):
 def check_rows_are_no_longer_than_their_norms_projected(case, project_rows):
     x, _ = project_rows()
     weights = case.weights.astype(float)
-    shorter, _ = project(group_norms(case.v.astype(float), case.width), 0.0, case.tau, weights=weights)
-    assert np.all(group_norms(x.astype(float), case.width) <= shorter)
+    shorter, _ = project(group_norms(case.v.astype(float), case.n_outputs), 0.0, case.tau, weights=weights)
+    assert np.all(group_norms(x.astype(float), case.n_outputs) <= shorter)
 
 
 def check_idempotent(case, project):
@@ -84,8 +84,8 @@ def check_kkt(case, project):
     x, y = project()
     eps = 4 * np.finfo(x.dtype).eps
     v, x, w = (np.asarray(a, float) for a in (case.v, x, case.weights))
-    rows, parts = v.reshape(-1, case.width), x.reshape(-1, case.width)
-    before, after = (group_norms(a, case.width) for a in (v, x))
+    rows, parts = v.reshape(-1, case.n_outputs), x.reshape(-1, case.n_outputs)
+    before, after = (group_norms(a, case.n_outputs) for a in (v, x))
     assert y >= 0
     live = after > 0
     expected = rows[live] * (np.maximum(before - y * w, 0) / np.where(before > 0, before, 1))[live, None]
@@ -107,8 +107,10 @@ def test_the_projection_is_feasible_stationary_and_idempotent(case):
 
 FAULTS = {
     "a few digits too long": lambda case, x, y: (x * (1 + 16 * EPS), y),
-    "ordinary l1 ball": lambda case, x, y: project(case.v, 0.0, case.tau, weights=np.repeat(case.weights, case.width)),
-    "one group forgotten": lambda case, x, y: (np.append(case.v[: case.width], x[case.width :]), y),
+    "ordinary l1 ball": lambda case, x, y: project(
+        case.v, 0.0, case.tau, weights=np.repeat(case.weights, case.n_outputs)
+    ),
+    "one group forgotten": lambda case, x, y: (np.append(case.v[: case.n_outputs], x[case.n_outputs :]), y),
 }
 
 
@@ -132,7 +134,7 @@ def test_planted_faults_are_caught(fault):
 @given(cases)
 def test_it_agrees_with_bisection(case):
     x, y = case.project()
-    twin, multiplier = reference.project_groups(case.v, case.tau, case.weights, case.width)
+    twin, multiplier = reference.project_groups(case.v, case.tau, case.weights, case.n_outputs)
     assert np.max(np.abs(x - twin)) <= 64 * EPS * np.max(np.abs(case.v))
     assert y == pytest.approx(multiplier, rel=1e-9, abs=1e-300) or case.tau == 0
 
@@ -254,21 +256,21 @@ def test_a_negative_level_is_infeasible():
 
 
 class Quadratic(Function):
-    """½‖x − c‖², with features of `width` coefficients."""
+    """½‖x − c‖², with features of `n_outputs` coefficients."""
 
-    def __init__(self, c, width):
+    def __init__(self, c, n_outputs):
         super().__init__(lambda x: (0.5 * float((x - c) @ (x - c)), x - c), c.size)
-        self.c, self.width = c, width
+        self.c, self.n_outputs = c, n_outputs
 
     def restrict(self, W):
-        return Quadratic(self.c.reshape(-1, self.width)[W].ravel(), self.width)
+        return Quadratic(self.c.reshape(-1, self.n_outputs)[W].ravel(), self.n_outputs)
 
 
 def test_a_problem_speaks_of_features():
     model = GROUPED_OBJECTIVES[0]
     weights = np.array([0.0, 1, 2, 1, 1, 1, 1, 0])
     problem = Problem(model, MCP(1.0, 2.0), 3.0, weights)
-    assert (problem.width, problem.n_features, problem.dimension) == (3, 8, 24)
+    assert (problem.n_outputs, problem.n_features, problem.dimension) == (3, 8, 24)
     x = np.zeros(24)
     x[3:6], x[6:9], x[21:] = [3.0, 0.0, 4.0], [0.3, 0.4, 0.0], 1e200
     np.testing.assert_allclose(problem.sizes(x)[:3], [0, 5, 0.5], rtol=1e-15)
@@ -285,7 +287,7 @@ def test_a_problem_speaks_of_features():
 
 def test_a_problem_of_single_coefficients_is_what_it_was():
     problem = Problem(LinearModel(np.eye(3), np.ones(3)), L1(), 1.0)
-    assert problem.weights is None and problem.width == 1
+    assert problem.weights is None and problem.n_outputs == 1
     features = np.array([2, 0])
     assert problem.coordinates(features) is features
     np.testing.assert_array_equal(problem.free(np.ones(3)), False)
@@ -315,12 +317,12 @@ def test_the_surrogate_majorises_and_touches(constraint):
         problem = Problem(Quadratic(np.zeros(24), 3), constraint, 1.0, weights)
         level = 1.5 * problem.g(at.ravel()) + 0.1
         surrogate = majorise(constraint, at.ravel(), level, problem.weights)
-        assert surrogate.width == 3 and surrogate.u is None
+        assert surrogate.n_outputs == 3 and surrogate.u is None
         slack = 64 * EPS * (level + constraint.lam * float(weights @ (problem.sizes(x.ravel() + at.ravel()))))
         assert surrogate.value(x.ravel()) >= problem.g(x.ravel()) - slack
         assert surrogate.value(at.ravel()) == pytest.approx(problem.g(at.ravel()), abs=slack)
         tighter = surrogate.tightened(0.1)
-        assert tighter.width == 3 and tighter.value(at.ravel()) == pytest.approx(problem.g(at.ravel()) + 0.1)
+        assert tighter.n_outputs == 3 and tighter.value(at.ravel()) == pytest.approx(problem.g(at.ravel()) + 0.1)
 
 
 def test_the_paper_s_surrogate_says_that_it_has_no_groups():
@@ -330,21 +332,21 @@ def test_the_paper_s_surrogate_says_that_it_has_no_groups():
         majorise(MCP(1.0, 1.0), np.zeros(6), 1.0, np.ones(4))
 
 
-def kkt_point(constraint, seed, width=3, features=7):
+def kkt_point(constraint, seed, n_outputs=3, features=7):
     """½‖x − c‖² with c such that x is a KKT point with multiplier y; some features are unpenalized."""
     rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((features, width))
+    rows = rng.standard_normal((features, n_outputs))
     rows[rng.random(features) < 0.5] = 0
-    rows[0] = rng.standard_normal(width)
+    rows[0] = rng.standard_normal(n_outputs)
     weights = np.where(rng.random(features) < 0.2, 0, rng.uniform(0.5, 2, features))
     weights[0], y = 1.0, rng.uniform(0.2, 2)
     sizes = np.linalg.norm(rows, axis=1)
-    inside = rng.standard_normal((features, width))
+    inside = rng.standard_normal((features, n_outputs))
     inside *= (rng.uniform(0, 0.99, features) / np.linalg.norm(inside, axis=1))[:, None]
     unit = rows / np.where(sizes > 0, sizes, 1)[:, None]
     subgradient = np.where(sizes > 0, weights * constraint.slope(sizes), weights * constraint.lam)[:, None]
     subgradient = subgradient * np.where(sizes[:, None] > 0, unit, inside)
-    problem = Problem(Quadratic((rows + y * subgradient).ravel(), width), constraint, 1.0, weights)
+    problem = Problem(Quadratic((rows + y * subgradient).ravel(), n_outputs), constraint, 1.0, weights)
     return dataclasses.replace(problem, level=problem.g(rows.ravel())), rows.ravel(), y
 
 
@@ -435,7 +437,7 @@ def steps_of(problem, subsolver, tol=1e-7, most=400, weight=None):
 
 def slopes_from_scratch(model, z):
     """∂ℓ/∂z of every sample and class, as in the docstrings of the losses."""
-    hot = np.eye(model.width)[model.target]
+    hot = np.eye(model.n_outputs)[model.target]
     if isinstance(model, MultinomialModel):
         p = np.exp(z - z.max(axis=1, keepdims=True))
         return p / p.sum(axis=1, keepdims=True) - hot
@@ -451,7 +453,7 @@ def slopes_from_scratch(model, z):
 
 def kkt_from_scratch(problem, model, x):
     """The largest violation of the KKT system, with NumPy alone, at the best of many multipliers."""
-    K, X = model.width, np.column_stack([model.design.matvec(e) for e in np.eye(model.design.shape[1])])
+    K, X = model.n_outputs, np.column_stack([model.design.matvec(e) for e in np.eye(model.design.shape[1])])
     B, s = x.reshape(-1, K), np.ones(len(X)) if model.sample_weight is None else model.sample_weight
     z = X @ B + (0 if model.offset is None else model.offset)
     G = X.T @ (slopes_from_scratch(model, z) * s[:, None]) / s.sum()

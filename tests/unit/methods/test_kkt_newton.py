@@ -44,7 +44,7 @@ CONSTRAINTS: list[Constraint] = [
 def problem_of(objective: Curved, constraint: Constraint, **options) -> Problem:
     """At a level that three coefficients of middle size use up."""
     point = np.zeros(objective.dimension)
-    point[: 3 * objective.width] = np.repeat([0.5, -0.4, 0.3], objective.width)
+    point[: 3 * objective.n_outputs] = np.repeat([0.5, -0.4, 0.3], objective.n_outputs)
     level = Problem(objective, constraint, 1.0).g(point)
     return Problem(objective, constraint, level, **options)
 
@@ -63,7 +63,7 @@ def beside(problem: Problem, x: np.ndarray, size: float, seed: int = 0) -> np.nd
         a = LevelPart(problem, moved, support).slopes
         moved[problem.coordinates(support)] += room / float(a @ a) * a
     near = majorise(problem.constraint, moved, problem.level, problem.weights)
-    return project(moved, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+    return project(moved, 0.0, near.tau, weights=near.weights, width=problem.n_outputs)[0]
 
 
 def residuals(problem: Problem, x: np.ndarray, steps: int = 4) -> list[float]:
@@ -112,7 +112,7 @@ def test_weights_and_signs_are_kept(name):
     objective = OBJECTIVES[name]
     weights = np.linspace(0.5, 2, 10)
     weights[1] = 0  # unpenalized, and negative
-    signs = {"nonnegative": np.arange(10) % 3 == 0} if objective.width == 1 else {}
+    signs = {"nonnegative": np.arange(10) % 3 == 0} if objective.n_outputs == 1 else {}
     problem = problem_of(objective, MCP(2, 5), weights=weights, **signs)
     fit = solve(problem, tol=1e-8)
     assert is_quadratic(residuals(problem, beside(problem, fit.x, 1e-2)))
@@ -124,10 +124,10 @@ def test_the_curvature_of_the_level_is_that_of_differences():
         for constraint in CONSTRAINTS:
             problem = problem_of(OBJECTIVES[name], constraint)
             x = np.zeros(problem.dimension)
-            x[: 4 * problem.width] = np.random.default_rng(1).uniform(0.1, 0.4, 4 * problem.width)
+            x[: 4 * problem.n_outputs] = np.random.default_rng(1).uniform(0.1, 0.4, 4 * problem.n_outputs)
             support, y, h = np.arange(4), 0.7, 1e-6
-            bend = LevelPart(problem, x, support).bent(np.zeros((4 * problem.width,) * 2), y)
-            for j in range(4 * problem.width):
+            bend = LevelPart(problem, x, support).bent(np.zeros((4 * problem.n_outputs,) * 2), y)
+            for j in range(4 * problem.n_outputs):
                 ahead, behind = x.copy(), x.copy()
                 ahead[j] += h
                 behind[j] -= h
@@ -142,7 +142,7 @@ def test_without_the_correction_steps_are_refused(monkeypatch):
         new = x.copy()
         new[problem.coordinates(support)] += step
         near = majorise(problem.constraint, new, problem.level, problem.weights)
-        inside = project(new, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+        inside = project(new, 0.0, near.tau, weights=near.weights, width=problem.n_outputs)[0]
         return inside if problem.is_feasible(inside) else None
 
     def refused() -> int:
@@ -183,10 +183,10 @@ def test_where_all_is_saturated_there_is_nothing_to_do(name):
     objective = OBJECTIVES[name]
     constraint = MCP.from_threshold(0.1)
     x = np.zeros(objective.dimension)
-    x[: 2 * objective.width] = 0.8
+    x[: 2 * objective.n_outputs] = 0.8
     problem = Problem(objective, constraint, 2.5)
     assert polish.polish(problem, iterate(problem, x), 0.3) is None
-    x[: 2 * objective.width] = 0.0
+    x[: 2 * objective.n_outputs] = 0.0
     assert polish.polish(problem, iterate(problem, x), 0.3) is None  # nor at the origin, where there is no support
 
 
@@ -195,7 +195,7 @@ def test_a_step_that_would_change_a_sign_is_refused(name):
     problem = problem_of(OBJECTIVES[name], L1())
     fit = solve(problem, tol=1e-8)
     x = fit.x.copy()
-    x[-problem.width :] = 1e-3  # of a feature that the solution does not have
+    x[-problem.n_outputs :] = 1e-3  # of a feature that the solution does not have
     x = beside(problem, x, 0.0)
     at = iterate(problem, x)
     _, y = distance(problem, x, at.psi, at.gradient, null_fit(problem))
@@ -221,7 +221,7 @@ def test_exactly_feasible_from_random_starts():
         problem = problem_of(OBJECTIVES[name], CONSTRAINTS[seed % len(CONSTRAINTS)])
         x = rng.standard_normal(problem.dimension) * (rng.random(problem.dimension) < 0.5)
         near = majorise(problem.constraint, np.zeros_like(x), problem.level, problem.weights)
-        x = project(x, 0.0, near.tau, weights=near.weights, width=problem.width)[0]
+        x = project(x, 0.0, near.tau, weights=near.weights, width=problem.n_outputs)[0]
         at = iterate(problem, x)
         new = polish.polish(problem, at, float(rng.uniform(0, 0.5)))
         assert new is None or (problem.is_feasible(new.x) and new.psi <= at.psi * (1 + 1e-15))

@@ -285,7 +285,7 @@ def test_rising_levels():
 def test_a_start_may_be_given(name):
     problem = PROBLEMS[name]()
     x0 = np.zeros(problem.dimension)
-    x0[-3 * problem.width :] = 0.01
+    x0[-3 * problem.n_outputs :] = 0.01
     fit = honest(problem, x0=x0)
     assert fit.psi < problem.objective.value_and_gradient(x0)[0]
     again = honest(problem, x0=fit.x)
@@ -295,7 +295,7 @@ def test_a_start_may_be_given(name):
 def test_level_zero_and_levels_that_hold_nothing_back():
     for objective in (logistic(), logistic(fit_intercept=True), multinomial()):
         fit = honest(Problem(objective, MCP.from_threshold(0.5), 0.0))
-        assert not np.any(np.delete(fit.x.reshape(-1, objective.width), objective.unpenalized, axis=0))
+        assert not np.any(np.delete(fit.x.reshape(-1, objective.n_outputs), objective.unpenalized, axis=0))
     X, signal, rng = data(n=400, d=20)
     b = np.sign(signal + 5 * rng.logistic(size=400))
     plain = solve(Problem(LinearModel(X, b, "logistic"), L1(), 1e4), tol=1e-10)

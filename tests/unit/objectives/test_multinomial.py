@@ -91,8 +91,8 @@ def check_convex_hessians(model, z, v):
     np.testing.assert_allclose(model.hessian_diagonal_of(z, True), np.diag(hessian), rtol=1e-12)
     cross = model.cross_hessian_of(z, (model.moved(e) for e in units), len(units), True)
     np.testing.assert_allclose(cross, hessian, rtol=1e-10, atol=1e-14)
-    each = np.arange(len(units) // model.width)
-    blocks = hessian.reshape(each.size, model.width, each.size, model.width)[each, :, each, :]
+    each = np.arange(len(units) // model.n_outputs)
+    blocks = hessian.reshape(each.size, model.n_outputs, each.size, model.n_outputs)[each, :, each, :]
     np.testing.assert_allclose(model.feature_hessians_of(z), blocks, rtol=1e-10, atol=1e-15)
     new, gradient, after = model.evaluated(z, 0.1 * v, True)
     np.testing.assert_allclose(new, z + 0.1 * model.moved(v), rtol=1e-12, atol=1e-13)
@@ -103,7 +103,7 @@ def check_convex_hessians(model, z, v):
 @pytest.mark.parametrize("model", MULTINOMIAL_OBJECTIVES, ids=str)
 def test_a_constant_added_to_a_row_changes_nothing(model):
     x = 0.5 * np.random.default_rng(3).standard_normal(model.dimension)
-    ray = x.reshape(-1, model.width) + 7.0  # no reference class: a constant added to a row changes nothing
+    ray = x.reshape(-1, model.n_outputs) + 7.0  # no reference class: a constant added to a row changes nothing
     assert model.value_and_gradient(ray.ravel())[0] == pytest.approx(model.value_and_gradient(x)[0], rel=1e-11)
 
 
@@ -218,9 +218,9 @@ def test_the_null_fit_of_an_intercept_has_the_shares_of_the_classes():
 
 def test_restriction_is_the_model_with_zeros():
     for model in GROUPED_OBJECTIVES:
-        K, W = model.width, np.array([5, 0, 3])
+        K, W = model.n_outputs, np.array([5, 0, 3])
         part = model.restrict(W)
-        assert part.dimension == 3 * K and part.width == K
+        assert part.dimension == 3 * K and part.n_outputs == K
         x = np.zeros(model.dimension)
         x_w = np.random.default_rng(0).standard_normal(3 * K)
         places = (W[:, None] * K + np.arange(K)).ravel()
@@ -334,7 +334,7 @@ def test_labels_may_be_anything_that_sorts(labels, classes):
     model = MultinomialModel(np.ones((4, 2)), labels)
     assert model.classes_.tolist() == classes
     np.testing.assert_array_equal(model.classes_[model.target], labels)
-    assert model.width == len(classes) and model.dimension == 2 * len(classes)
+    assert model.n_outputs == len(classes) and model.dimension == 2 * len(classes)
 
 
 def test_bad_arguments_are_named():

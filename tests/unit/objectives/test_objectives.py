@@ -349,6 +349,36 @@ def test_an_objective_of_version_0_1_keeps_its_unpenalized_features():
     np.testing.assert_allclose(x, [0, 0, 0.5, 1.5, 4], atol=1e-5)
 
 
+@pytest.mark.parametrize("where", ["class", "instance", "property"])
+def test_an_objective_of_version_0_1_keeps_its_number_of_outputs(where):
+    target = np.array([3.0, 4.0, 0.6, 0.8])
+
+    def declare():
+        class Distance(Function):
+            if where == "class":
+                width = 2
+            elif where == "property":
+
+                @property
+                def width(self):
+                    return 2
+
+            def __init__(self):
+                super().__init__(lambda x: (float((x - target) @ (x - target)), 2 * (x - target)), 4)
+                if where == "instance":
+                    self.width = 2
+
+        return Distance()
+
+    with pytest.warns(DeprecationWarning, match=r"Distance.width is deprecated: its name is n_outputs"):
+        distance = declare()
+    assert distance.n_outputs == 2
+    problem = Problem(distance, constraints.L1(), 3.0)
+    with pytest.warns(DeprecationWarning, match=r"Problem.width is deprecated: its name is n_outputs"):
+        assert problem.width == problem.n_outputs == problem.n_features == 2
+    np.testing.assert_allclose(solve(problem).x, [1.8, 2.4, 0, 0], atol=1e-5)
+
+
 def test_a_loss_of_version_0_1_keeps_its_hooks():
     def declare():
         class Mine(Logistic):

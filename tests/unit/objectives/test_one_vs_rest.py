@@ -370,12 +370,12 @@ def test_nonsmooth_losses_are_taken_by_subsolvers_that_support_them():
 
 @pytest.mark.parametrize("model", ONE_VS_REST_OBJECTIVES, ids=str)
 def test_the_parts_are_the_models_of_the_classes_and_share_x(model):
-    assert [part.loss for part in model.parts] == [model.loss] * model.width
+    assert [part.loss for part in model.parts] == [model.loss] * model.n_outputs
     for k, part in enumerate(model.parts):
         assert part.design is model.design and part.sample_weight is model.sample_weight
         np.testing.assert_array_equal(part.target == 1, model.target == k)
     x = np.linspace(-1, 1, model.dimension)
-    each = zip(model.parts, x.reshape(-1, model.width).T, strict=True)
+    each = zip(model.parts, x.reshape(-1, model.n_outputs).T, strict=True)
     values = [part.value_and_gradient(column)[0] for part, column in each]
     assert sum(values) == pytest.approx(model.value_and_gradient(x)[0], rel=1e-13)
     W = np.array([5, 0])
@@ -396,7 +396,7 @@ def test_batches_of_a_stream_add_up_where_the_classes_are_known(kind):
     batches = [kind(X[i], names[label[i]], classes=names[::-1]) for i in np.split(np.arange(30), 5)]
     assert [np.unique(batch.target).size for batch in batches] != [3] * 5
     for batch in batches:
-        assert batch.classes_.tolist() == ["a", "b", "c"] and batch.width == 3
+        assert batch.classes_.tolist() == ["a", "b", "c"] and batch.n_outputs == 3
     values, gradients = zip(*[batch.value_and_gradient(x) for batch in batches], strict=True)
     assert np.mean(values) == pytest.approx(whole.value_and_gradient(x)[0], rel=1e-13)
     np.testing.assert_allclose(np.mean(gradients, axis=0), whole.value_and_gradient(x)[1], atol=1e-14)

@@ -63,12 +63,12 @@ def test_values_gradients_and_hessians_are_those_of_the_loss_with_the_ridge(loss
     x = 0.1 * rng.standard_normal(objective.dimension)
     z = objective.margins(x)
     psi, gradient = objective.value_and_gradient(x)
-    assert psi == pytest.approx(case.psi(x.reshape(-1, case.width)), rel=1e-12)
+    assert psi == pytest.approx(case.psi(x.reshape(-1, case.n_outputs)), rel=1e-12)
     assert objective.value_of(z) == pytest.approx(psi, rel=1e-12)
     np.testing.assert_allclose(objective.gradient_of(z), gradient, rtol=1e-9, atol=1e-12)
     hessian = objective.hessian_of(z, True)
     free = case.objective.ridged(0.0)
-    held = np.repeat(2 * np.append(case.ridge, [0.0] * case.intercept), case.width)
+    held = np.repeat(2 * np.append(case.ridge, [0.0] * case.intercept), case.n_outputs)
     np.testing.assert_allclose(hessian, free.hessian_of(free.margins(x), True) + np.diag(held), rtol=1e-12)
     step = rng.standard_normal(x.size)
     np.testing.assert_allclose(objective.hessian_product_of(z, True)(step), hessian @ step, rtol=1e-9, atol=1e-12)
@@ -84,12 +84,12 @@ def test_values_gradients_and_hessians_are_those_of_the_loss_with_the_ridge(loss
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_part_and_other_units_have_the_same_ridge(loss: str) -> None:
     case = ridge_case(5, loss)
-    objective, width = case.objective, case.width
-    d = objective.dimension // width
+    objective, n_outputs = case.objective, case.n_outputs
+    d = objective.dimension // n_outputs
     W = np.array([0, 2, d - 1])
     part = objective.restrict(W)
-    x = np.random.default_rng(1).standard_normal((3, width))
-    whole = np.zeros((d, width))
+    x = np.random.default_rng(1).standard_normal((3, n_outputs))
+    whole = np.zeros((d, n_outputs))
     whole[W] = x
     assert part.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
     assert objective.value_of(part.margins(x.ravel())) == pytest.approx(case.psi(whole), rel=1e-12)
@@ -123,7 +123,7 @@ def test_claims_hold_with_a_ridge(loss: str, seed: int) -> None:
     tolerance = 1e-6 * abs(null) + 1e-9
     outside = [j for j in range(d) if j not in S]
     assert found.status.success
-    assert found.psi == pytest.approx(case.psi(found.x.reshape(-1, case.width)), rel=1e-9, abs=1e-9 * abs(null))
+    assert found.psi == pytest.approx(case.psi(found.x.reshape(-1, case.n_outputs)), rel=1e-9, abs=1e-9 * abs(null))
     assert found.psi == pytest.approx(oracle.value(S), abs=tolerance)
     if found.swaps.proved:
         swaps = [oracle.value(tuple(sorted({*S, j} - {i}))) for i in S for j in outside]
@@ -145,7 +145,7 @@ def test_a_level_with_a_ridge_is_solved(loss: str) -> None:
     assert found.success and problem.is_feasible(found.x)
     shown = certify(problem, found.x)
     assert shown.kkt <= 1e-5
-    assert shown.psi == pytest.approx(case.psi(found.x.reshape(-1, case.width)), rel=1e-9)
+    assert shown.psi == pytest.approx(case.psi(found.x.reshape(-1, case.n_outputs)), rel=1e-9)
 
 
 def test_squared_loss_with_a_ridge_is_that_of_rows_below() -> None:
@@ -366,7 +366,7 @@ def test_leave_one_out_losses_are_those_of_refits(model: Any, classes: int, repe
     objective = model(X, target, *loss, sample_weight=count / 7, fit_intercept=True)
     for factor, within in ((1.0, 0.02), (0.1, 0.08)):
         ridge = factor / (2 * count.sum())
-        bend = np.repeat([2 * ridge, 2 * ridge, 0.0], objective.width)
+        bend = np.repeat([2 * ridge, 2 * ridge, 0.0], objective.n_outputs)
         x, hessian = _minimised(objective, np.zeros(bend.size), bend)
         losses = objective.left_out_losses(Point(x, _inverse(hessian)), 1 / count.sum())
         found = float(np.sum(count * losses) / count.sum())

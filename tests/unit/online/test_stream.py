@@ -33,7 +33,7 @@ class Online:
         design = InterceptDesign(ScaledDesign(as_design(X), self.moments.mean, self.moments.scale))
         multinomial = self.loss == "multinomial"
         model = MultinomialModel(design, y, weight) if multinomial else LinearModel(design, y, self.loss, weight)
-        x = self.stream.step(model, float(len(y) if weight is None else np.sum(weight))).reshape(-1, model.width)
+        x = self.stream.step(model, float(len(y) if weight is None else np.sum(weight))).reshape(-1, model.n_outputs)
         coef = x[:-1] / self.moments.scale[:, None]
         intercept = x[-1] - self.moments.mean @ coef
         self.coef, self.intercept = (coef, intercept) if multinomial else (coef[:, 0], intercept[0])
@@ -232,12 +232,12 @@ def test_gradients_and_hessians_are_transformed_to_new_coordinates(multinomial):
         return MultinomialModel(A, b) if multinomial else LinearModel(A, b.astype(float), "poisson")
 
     old, new = model(X), model((X - shift) / ratio)
-    z, width = old.margins(0.3 * rng.standard_normal(old.dimension)), old.width
-    past = PastBatches(old.dimension, width)
+    z, n_outputs = old.margins(0.3 * rng.standard_normal(old.dimension)), old.n_outputs
+    past = PastBatches(old.dimension, n_outputs)
     past.choose(np.arange(5))
     whole = np.ones(old.dimension, np.bool_)
     past.take_in(old.hessian_of(z, True), old.gradient_of(z), old.hessian_diagonal_of(z, True), whole, 80.0)
-    past.rescale(np.repeat([*ratio, 1.0], width), np.repeat([*shift, 0.0], width), old.unpenalized)
+    past.rescale(np.repeat([*ratio, 1.0], n_outputs), np.repeat([*shift, 0.0], n_outputs), old.unpenalized)
     np.testing.assert_allclose(past.gradient, new.gradient_of(z), rtol=1e-10, atol=1e-12)
     H = past.hessian(np.zeros((old.dimension, old.dimension)), 1.0)
     np.testing.assert_allclose(H, new.hessian_of(z, True), rtol=1e-9, atol=1e-11)

@@ -51,7 +51,7 @@ def test_with_weights_offsets_intercept_and_kept_features(loss):
     assert found.psi == pytest.approx(psi, rel=1e-8) and found.support.tolist() == list(best)
     x, _ = whole.refit(best)
     places = sorted({*best, *whole.unpenalized})
-    np.testing.assert_allclose(found.x.reshape(-1, whole.width)[places], x, atol=1e-5)
+    np.testing.assert_allclose(found.x.reshape(-1, whole.n_outputs)[places], x, atol=1e-5)
 
 
 def test_coefficients_of_the_classes_of_a_feature_add_up_to_zero():

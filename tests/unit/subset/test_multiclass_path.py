@@ -33,7 +33,7 @@ def problem_of(objective, k=3):
 
 
 def newton_of(objective):
-    (n, d), K = objective.design.shape, objective.width
+    (n, d), K = objective.design.shape, objective.n_outputs
     columns = np.array([objective.design.matvec(unit) for unit in np.eye(d)])
     offset = np.zeros((K, n)) if objective.offset is None else objective.offset.T.copy()
     return ClassNewton(columns, objective.target, objective.share, offset, objective.ridge.own)

@@ -35,7 +35,7 @@ class Surrogate:
 
     Parameters
     ----------
-    weights : ndarray of shape (d / width,) or None
+    weights : ndarray of shape (d / n_outputs,) or None
         ω; None means 1 everywhere.
     u : ndarray of shape (d,) or None
         None means 0 everywhere.
@@ -44,7 +44,7 @@ class Surrogate:
         λ, by which the constraint was divided: a multiplier of the set is λ times one of g.
     level : float
         η_k.
-    width : int
+    n_outputs : int
         Coefficients per feature; above 1 there is no u.
 
     Examples
@@ -61,11 +61,11 @@ class Surrogate:
     tau: float
     lam: float
     level: float
-    width: int = 1
+    n_outputs: int = 1
 
     def value(self, x: Vector) -> float:
         """Return g_k(x), which is at most `level` exactly if x is in the set."""
-        sizes = np.abs(x) if self.width == 1 else group_norms(x, self.width)
+        sizes = np.abs(x) if self.n_outputs == 1 else group_norms(x, self.n_outputs)
         spent = sizes if self.u is None else sizes + self.u * x
         total = float(np.sum(spent if self.weights is None else self.weights * spent))
         return self.level + self.lam * (total - self.tau)
@@ -118,10 +118,12 @@ class Subproblem:
         s, (mask, all_nonnegative) = self.surrogate, self.signs
         weights = s.weights
         if self.coordinates is not None:
-            of_features = self.coordinates.units[:: self.objective.width]
+            of_features = self.coordinates.units[:: self.objective.n_outputs]
             weights = 1 / of_features if weights is None else weights / of_features
             weights[(weights > 0) & (weights < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # a larger price is a smaller set
-        return _kernels.Set(self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.width)
+        return _kernels.Set(
+            self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.n_outputs
+        )
 
     def value(self, x: Vector) -> float:
         """Return ψ_k(x)."""

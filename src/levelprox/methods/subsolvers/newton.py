@@ -174,14 +174,16 @@ def _inside(subproblem: Subproblem, x: Vector) -> Vector:
         return x
     nonnegative: ArrayLike | None = all_nonnegative if mask is None else mask.view(np.bool_)
     u = 0.0 if surrogate.u is None else surrogate.u
-    width = subproblem.objective.width
-    if width > 1:
+    n_outputs = subproblem.objective.n_outputs
+    if n_outputs > 1:
         nonnegative = None
-    counts = 1.0 if surrogate.weights is None else np.repeat(surrogate.weights > 0, width)
-    inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
+    counts = 1.0 if surrogate.weights is None else np.repeat(surrogate.weights > 0, n_outputs)
+    inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=n_outputs)
     for _ in range(_SHORTENINGS):
         if not excess > 0:
             break
         x = x * (1 - _LAST_DIGITS * counts)
-        inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=width)
+        inside, excess = project(
+            x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=n_outputs
+        )
     return cast(Vector, inside)

@@ -63,7 +63,9 @@ class Spectral(SteppingSubsolver):
     def coordinates(self, objective: Objective, centred: bool) -> Coordinates | None:
         """Return coordinates in which columns have one size if ψ is convex; else None, because γ > μ refers to x."""
         scale = objective.feature_scale
-        return None if scale is None or objective.weak_convexity > 0 else scale.coordinates(objective.width, centred)
+        return (
+            None if scale is None or objective.weak_convexity > 0 else scale.coordinates(objective.n_outputs, centred)
+        )
 
     def solve(
         self, subproblem: Subproblem, start: Iterate, tolerance: float = 0.0, seconds: float = 1e300, rng: Rng = None
