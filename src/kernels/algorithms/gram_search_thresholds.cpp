@@ -16,6 +16,7 @@ namespace {
 
 constexpr double DEPENDENT = 1e-10;       // of a diagonal of 1: the rest of a feature that others almost span
 constexpr int STAGES = 40, SWEEPS = 10;   // of a path
+constexpr std::size_t TOGETHER = 2;       // features that become active between two descents
 constexpr double STAGE_FACTOR = 0.8;      // from one lambda to the next
 constexpr double STAGE_TOLERANCE = 1e-2;  // of lambda: a change of a coefficient that ends a stage
 constexpr std::int64_t SURPLUS = 2;       // times k: features at which a path ends
@@ -96,12 +97,18 @@ GramSearch::Features GramSearch::by_thresholds(std::int64_t k, double shape, Pol
         for (int sweep = 0; sweep < SWEEPS; ++sweep) {
             poll.check();
             const std::size_t known = active.size();
+            std::vector<std::pair<double, std::int64_t>> steep;
             for (std::int64_t j = 0; j < d_; ++j)
-                if (scale[j] > 0 && rows[j].empty() && std::abs(left[j]) > lambda * scale[j]) {
-                    rows[j].resize(order_);
-                    left_of_row(empty_, j, rows[j].data());
-                    active.push_back(j);
-                }
+                if (scale[j] > 0 && rows[j].empty() && std::abs(left[j]) > lambda * scale[j])
+                    steep.emplace_back(-std::abs(left[j]) / scale[j], j);
+            const auto some = std::ptrdiff_t(std::min<std::size_t>(steep.size(), TOGETHER));
+            std::partial_sort(steep.begin(), steep.begin() + some, steep.end());
+            for (std::ptrdiff_t i = 0; i < some; ++i) {
+                const std::int64_t j = steep[std::size_t(i)].second;
+                rows[j].resize(order_);
+                left_of_row(empty_, j, rows[j].data());
+                active.push_back(j);
+            }
             if (sweep > 0 && active.size() == known) break;
             descend();
         }

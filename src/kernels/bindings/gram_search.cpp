@@ -6,6 +6,7 @@
 
 #include "algorithms/gram_search.hpp"
 #include "bindings/module.hpp"
+#include "bindings/signatures.hpp"
 #include "bindings/subproblem.hpp"
 
 namespace nb = nanobind;
@@ -53,6 +54,9 @@ void bind_gram_search(nb::module_ &m) {
             },
             "row"_a, "work"_a, "diagonal"_a.noconvert(), "pull"_a.noconvert(), "square"_a, "kept"_a.noconvert(),
             nb::keep_alive<1, 5>(), nb::keep_alive<1, 7>(),
+            nb::sig("def __init__(self, row: collections.abc.Callable[[int], " FLOAT64_ARRAY
+                    "], work: float, diagonal: " FLOAT64_ARRAY ", pull: " FLOAT64_ARRAY
+                    ", square: float, kept: " UINT8_ARRAY ") -> None"),
             "With row(j), which returns a row of G as an array, and takes so many multiplications.")
         .def(
             "__init__",
