@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.rounding import products_above, sum_above
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError
+from levelprox.projection import products_above, sum_above
 
 Double = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)

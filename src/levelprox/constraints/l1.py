@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox._runtime.rounding import products_above
 from levelprox.constraints._base import Constraint, Double
+from levelprox.projection import products_above
 
 
 @dataclass(frozen=True)

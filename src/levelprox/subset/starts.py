@@ -162,9 +162,8 @@ def _gram_of_samples(problem: FeatureProblem) -> _kernels.GramSearch | None:
         return None
     unit = _units(squares)
     A = np.ascontiguousarray(A * unit)
-    return _kernels.GramSearch(
-        A, ridge * unit**2, (squares > 0).astype(np.float64), b @ A, square, _kept(problem, A.shape[1])
-    )
+    kept, diagonal = _mask(problem.unpenalized, A.shape[1]), (squares > 0).astype(np.float64)
+    return _kernels.GramSearch(A, ridge * unit**2, diagonal, b @ A, square, kept)
 
 
 def _gram_of_columns(swaps: SwapSearch) -> _kernels.GramSearch:
@@ -179,13 +178,13 @@ def _gram_of_columns(swaps: SwapSearch) -> _kernels.GramSearch:
         return np.asarray(unit[j] * unit * column, np.float64)
 
     pull, work = -unit * objective.gradient_of(z), float(objective.design.stored)
-    kept = _kept(swaps.problem, objective.dimension)
-    return _kernels.GramSearch(row, work, (squares > 0).astype(np.float64), pull, 2 * objective.value_of(z), kept)
+    kept, diagonal = _mask(swaps.problem.unpenalized, objective.dimension), (squares > 0).astype(np.float64)
+    return _kernels.GramSearch(row, work, diagonal, pull, 2 * objective.value_of(z), kept)
 
 
-def _kept(problem: FeatureProblem, d: int) -> NDArray[np.uint8]:
+def _mask(kept: Features, d: int) -> NDArray[np.uint8]:
     """Return which of the first d features are in every set."""
-    return np.isin(np.arange(d), problem.unpenalized).astype(np.uint8)
+    return np.isin(np.arange(d), kept).astype(np.uint8)
 
 
 def _units(squares: Vector) -> Vector:
@@ -319,7 +318,11 @@ def _with_ridge(
 def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:
     """Return what searches by the second-order model at x with margins z; None where it is no parabola."""
     objective = cast(LinearModel, problem.objective)
-    gradient, hessian = objective.gradient_of(z), _hessian(problem, z)
+    return search_by_model(objective.gradient_of(z), _hessian(problem, z), x, problem.unpenalized)
+
+
+def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features) -> _kernels.GramSearch | None:
+    """Return what searches by a second-order model at x; None where it is no parabola."""
     diagonal = np.diagonal(hessian)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
         return None
@@ -330,7 +333,7 @@ def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch
         least = float(pull @ np.linalg.solve(gram + _SINGULAR_SHARE * np.eye(x.size), pull))
     except np.linalg.LinAlgError:
         return None
-    mask, square = _kept(problem, x.size), (1 + 1e-6) * least if least > 0 else 1.0
+    mask, square = _mask(kept, x.size), (1 + 1e-6) * least if least > 0 else 1.0
     return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, mask)
 
 
@@ -342,10 +345,7 @@ def can_be_narrowed(problem: FeatureProblem) -> bool:
 
 
 def best_by_narrowing(swaps: SwapSearch, null: Fit, k: int) -> Fit:
-    """Return the best fit over sets of at most k features that second-order models over W lead to.
-
-    From the null fit, for a problem that `can_be_narrowed`.
-    """
+    """Return the best fit by second-order models over W, from the null fit; for a problem that `can_be_narrowed`."""
     known = shared(swaps.problem)
     with known.lock:
         length = _BY_FORWARD_SELECTION

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import levelprox
-from levelprox import LinearModel, Status, SubsetCertificate, SubsetRecord, Swaps, best_subset, subset_path
-from levelprox.driver import driver
+from levelprox import LinearModel, Status, SubsetCertificate, SubsetRecord, Swaps, best_subset, driver, subset_path
 from levelprox.subset.monitor import Monitor
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
