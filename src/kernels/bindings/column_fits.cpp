@@ -20,6 +20,7 @@ using namespace levelprox;
 namespace {
 
 using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Margins = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // End, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may change.
 using Fit = std::tuple<FitEnd, Array, double, Array, Array2, double, double>;
