@@ -46,14 +46,7 @@ _FAR_FACTOR = 2.0**10  # times x: where separated samples have no loss left
 
 
 class SecondOrder:
-    """Gradient and Hessian of ψ at fits over a few features.
-
-    Parameters
-    ----------
-    problem : Problem or SubsetProblem
-    how : SolverOptions
-    columns : Columns, optional
-        Of the same features, where they are at hand.
+    """Gradient and Hessian of ψ at fits over a few features; `columns` are those of the same features, if at hand.
 
     Attributes
     ----------
