@@ -193,9 +193,9 @@ def guided_subset(
     **guidance
         Parameters of `SmoothSearch`: examine, leave, thorough, known; and `forms`, a dict in which searches of one
         objective for several k keep what they share: ψ over standardised columns, and over fewer rows. They are ignored
-        for losses with kinks and for data on Dask, in files or on a device. `examine=False` returns a set that promising swaps do not improve, and
-        shows nothing of it, as for fits of the folds of a cross-validation: the search is shorter than that of
-        `best_subset`, and its loss may be higher.
+        for losses with kinks and for data on Dask, in files or on a device. `examine=False` returns a set that
+        promising swaps do not improve, and shows nothing of it, as for fits of the folds of a cross-validation: the
+        search is shorter than that of `best_subset`, and its loss may be higher.
     """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
