@@ -73,11 +73,22 @@ class Counter:
         """Count a pass over a design."""
         self.bytes += times * design.nbytes
 
+    def is_whole(self, design: Design) -> bool:
+        """Return whether a design is X, perhaps with an intercept, and not some of its columns or rows."""
+        return design is self.design or design.shape == self.design.shape
+
+
+def _rows_read(design: Design, r: np.ndarray) -> float:
+    """Return the share of X that X'r reads: rows of CSR with r_i = 0 are skipped."""
+    if not (isinstance(design, SparseDesign) and design.by_rows and design.stored):
+        return 1.0
+    return float(np.diff(design.indptr)[np.asarray(r) != 0].sum() / design.stored)
+
 
 @contextmanager
-def counted(model: LinearModel) -> Iterator[Counter]:
-    """Count the products of designs inside the block."""
-    counter, kept = Counter(model.design), []
+def counted(whole: Design) -> Iterator[Counter]:
+    """Count the products of designs inside the block; those with designs of this shape are full passes."""
+    counter, kept = Counter(whole), list[tuple[type, str, Any]]()
 
     def wrap(owner: type, name: str, note: Callable[..., None]) -> None:
         original = getattr(owner, name)
@@ -94,9 +105,10 @@ def counted(model: LinearModel) -> Iterator[Counter]:
     def product(design: Design, answer: Any, *args: Any) -> None:
         counter.read(design)
 
-    def back(design: Design, answer: Any, *args: Any) -> None:
-        counter.read(design)
-        counter.passes += design is counter.design
+    def back(design: Design, answer: Any, r: Any) -> None:
+        share = _rows_read(design, r)
+        counter.read(design, share)
+        counter.passes += share == 1 and counter.is_whole(design)
 
     def selection(design: Design, answer: Any, *args: Any) -> None:
         if isinstance(design, SparseDesign) and design.by_rows:
@@ -107,7 +119,7 @@ def counted(model: LinearModel) -> Iterator[Counter]:
         design = of.design
         sparse_rows = isinstance(design, SparseDesign) and design.by_rows
         counter.read(design, 2.0 if sparse_rows and design.shape[1] > ONE_PASS else 1.0)
-        counter.passes += design is counter.design
+        counter.passes += counter.is_whole(design)
 
     for kind in (DenseDesign, SparseDesign):
         wrap(kind, "matvec", product)
@@ -126,7 +138,7 @@ def counted(model: LinearModel) -> Iterator[Counter]:
         counter.bytes, counter.passes = before
         whole = of.design.base if isinstance(of.design, SelectedDesign) else of.design
         counter.read(whole)
-        counter.passes += whole is counter.design and not isinstance(of.design, SelectedDesign)
+        counter.passes += counter.is_whole(whole) and not isinstance(of.design, SelectedDesign)
         return answer
 
     kept.append((LinearModel, "evaluated", original_evaluated))
@@ -143,7 +155,7 @@ def counted(model: LinearModel) -> Iterator[Counter]:
 
 def engine(problem: Problem) -> dict[str, object]:
     """One run with counts, then as many for the time as fit into a second."""
-    with counted(problem.objective) as counter:
+    with counted(problem.objective.design) as counter:
         result = solve(problem, start="direct")
     seconds = []
     while not seconds or (sum(seconds) < 1.0 and len(seconds) < 5):

@@ -44,7 +44,7 @@ def _counted_fit(problem: Any, options: dict[str, Any]) -> Fit:
     from benchmarks.engine import counted
     from levelprox import solve
 
-    with counted(problem.objective) as counter:
+    with counted(problem.objective.design) as counter:
         result = solve(problem, **options)
     note = "counted" if str(result.status) == "solved" else f"counted, {result.status}"
     share = counter.bytes / problem.objective.design.nbytes

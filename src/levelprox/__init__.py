@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from levelprox.backends import linear_model
     from levelprox.certificate import Certificate, certify
     from levelprox.designs import open_chunked
-    from levelprox.driver.driver import drive
+    from levelprox.driver import drive
     from levelprox.estimators import (
         SparseClassifier,
         SparseClassifierCV,
@@ -58,7 +58,7 @@ _NAMES = {
     "backends": "linear_model",
     "certificate": "Certificate certify",
     "designs": "open_chunked",
-    "driver.driver": "drive",
+    "driver": "drive",
     "estimators": "SparseClassifier SparseClassifierCV SparseRegressor SparseRegressorCV certify_model load",
     "exceptions": (
         "BackendError CheckpointError ConvergenceWarning FileFormatError InfeasibleError InvalidInputError "

@@ -26,8 +26,8 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
+from levelprox.driver import drive
 from levelprox.driver.checkpoint import SavedState, open_checkpoint
-from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint

@@ -21,8 +21,8 @@ from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.certificate import Certificate
+from levelprox.driver import Run, drive
 from levelprox.driver.checkpoint import SavedState
-from levelprox.driver.driver import Run, drive
 from levelprox.driver.run_identity import identity_of, identity_without_level
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.io.checkpoint import Checkpoint

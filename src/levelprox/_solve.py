@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from levelprox._runtime.deadline import limited
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import RandomState, Vector
+from levelprox._validation import generator, of_a_model, option
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox._validation import of_a_model, option
 from levelprox.constraints import Constraint
+from levelprox.driver import drive
 from levelprox.driver.checkpoint import SavedState
-from levelprox.driver.driver import drive
 from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
@@ -274,18 +274,6 @@ def minimize(
     dimension = np.size(x0) if x0 is not None else n
     objective = Function(fun, dimension, weak_convexity, smoothness, nonsmoothness)  # type: ignore[arg-type]  # checks n itself
     return solve(Problem(objective, constraint, level, weights, nonnegative), x0=x0, **options)  # type: ignore[arg-type]  # it converts
-
-
-def generator(random_state: RandomState) -> np.random.Generator:
-    """Return NumPy's generator for a random state of scikit-learn."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.Generator(random_state._bit_generator)
-    whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if random_state is None or isinstance(random_state, np.random.Generator) or (whole and random_state >= 0):
-        return np.random.default_rng(random_state)
-    raise InvalidInputError(
-        f"random_state must be a nonnegative int, RandomState, Generator or None, got {random_state!r}"
-    )
 
 
 def _unknown_option(name: str) -> str:

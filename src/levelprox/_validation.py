@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import FloatArray
+from levelprox._typing import FloatArray, RandomState
 from levelprox.exceptions import InvalidInputError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -178,3 +178,15 @@ def is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
         return True
+
+
+def generator(random_state: RandomState) -> np.random.Generator:
+    """Return NumPy's generator for a random state of scikit-learn."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    is_whole = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if random_state is None or isinstance(random_state, np.random.Generator) or (is_whole and random_state >= 0):
+        return np.random.default_rng(random_state)
+    raise InvalidInputError(
+        f"random_state must be a nonnegative int, RandomState, Generator or None, got {random_state!r}"
+    )

@@ -101,25 +101,6 @@ SurrogateSet majorise(const LevelSet &set, const double *x) {
     return near;
 }
 
-SurrogateSet linearise(const LevelSet &set, const double *x) {
-    const Support support(set, x);
-    SurrogateSet near;
-    if (set.weights) near.prices.assign(set.weights, set.weights + set.n_features);
-    near.u.assign(std::size_t(set.n_features), 0.0);  // h' = 0 at zero
-    std::vector<double> price(support.sizes.size());
-    for (std::size_t k = 0; k < price.size(); ++k) {
-        // Where phi' > 0 is below the rounding of lambda, keep the price positive: at a price of 0 the coordinate
-        // could diverge to where phi is above its linearisation.
-        const double slope = support.slopes[k];
-        const double size = slope > 0 ? std::min(1 - slope / set.penalty->lam, 1 - EPS / 2) : 1.0;
-        const auto j = std::size_t(support.features[k]);
-        near.u[j] = -std::copysign(size, x[j]);
-        price[k] = 1 - size;
-    }
-    near.tau = radius(set, x, support, price);
-    return near;
-}
-
 KktLines::KktLines(const LevelSet &set, const FeatureUnits &units, const double *x, const double *gradient)
     : set_(set) {
     Support nonzero(set, x);
@@ -138,7 +119,7 @@ KktLines::KktLines(const LevelSet &set, const FeatureUnits &units, const double 
         for (std::size_t c = 0; c < width; ++c) {
             const double value = x[std::size_t(j) * width + c];
             support_offset.push_back(measured(j, c));
-            support_slope.push_back(width == 1 ? std::copysign(slope, value) : slope * (value / nonzero.sizes[k]));
+            support_slope.push_back(width == 1 ? (value < 0 ? -slope : slope) : slope * (value / nonzero.sizes[k]));
         }
     }
 

@@ -50,9 +50,6 @@ struct SurrogateSet {
 // phi majorised at |x|: a weighted l1 or group ball.
 SurrogateSet majorise(const LevelSet &set, const double *x);
 
-// The paper's: h linearised at x. For features of one coefficient.
-SurrogateSet linearise(const LevelSet &set, const double *x);
-
 // The residuals of the KKT system at x as functions of the multiplier y: one line for each coordinate of a feature that
 // is not zero, and one for each feature that is, in the units of the features.
 class KktLines {

@@ -89,7 +89,8 @@ private:
     // One step of LCPP. g_k >= g holds up to rounding: where that violates the level, which happens for large |x|, the
     // step is repeated in a smaller set, and in the worst case x stays.
     void step(bool free) {
-        SurrogateSet near = settings_.paper ? linearise(set_, state_.x.data()) : majorise(set_, state_.x.data());
+        SurrogateSet near =
+            settings_.surrogate ? settings_.surrogate(state_.x.data()) : majorise(set_, state_.x.data());
         if (free) near.tau = INF;
         const double lam = set_.penalty->lam;
         const Vector center = state_.x;  // of the proximal term

@@ -5,6 +5,7 @@
 // Each step minimises q over the convex surrogate of the level at the last point (quadratic.hpp); where the level
 // binds, Newton steps on the KKT system follow. Every point satisfies the level.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "algorithms/interrupt.hpp"
@@ -19,8 +20,8 @@ struct Tolerance {
 };
 
 struct LevelModelSettings {
-    bool paper = false;               // the paper's surrogate
-    double gamma = 0;                 // of the proximal term
+    std::function<SurrogateSet(const double *)> surrogate;  // at x; empty: `majorise`
+    double gamma = 0;                                       // of the proximal term
     double accuracy = 0.1;            // the factor by which the residual of a convex subproblem falls
     int max_steps = 1;                // of each surrogate
     double scale = 1, curvature = 0;  // of the null model

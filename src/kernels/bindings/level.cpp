@@ -114,16 +114,26 @@ private:
     std::optional<In> size_, mean_, working_;
 };
 
-std::tuple<std::optional<Array>, std::optional<Array>, double> surrogate(const LevelConstraint &level, const In &x,
-                                                                         bool paper) {
+std::tuple<Array, double> majorised(const LevelConstraint &level, const In &x) {
     level.check(x.shape(0));
-    require(!paper || level.set.width == 1, "the paper's surrogate is for features of one coefficient");
-    SurrogateSet near = paper ? linearise(level.set, x.data()) : majorise(level.set, x.data());
-    const auto given = [](std::vector<double> &&values) {
-        return values.empty() ? std::nullopt : std::optional<Array>(to_numpy(std::move(values)));
+    SurrogateSet near = majorise(level.set, x.data());
+    return {to_numpy(std::move(near.prices)), near.tau};
+}
+
+// x -> (omega or None, u or None, tau) written in Python.
+SurrogateSet python_surrogate(const nb::object &build, const double *x, std::int64_t dimension) {
+    nb::gil_scoped_acquire acquire;
+    const nb::object answer = build(to_numpy(std::vector<double>(x, x + dimension)));
+    SurrogateSet near;
+    const auto copy = [&](nb::handle values, std::vector<double> &out) {
+        if (values.is_none()) return;
+        out.resize(std::size_t(dimension));
+        copy_gradient(values, dimension, out.data());
     };
-    const double tau = near.tau;
-    return {given(std::move(near.prices)), given(std::move(near.u)), tau};
+    copy(answer[0], near.prices);
+    copy(answer[1], near.u);
+    near.tau = nb::cast<double>(answer[2]);
+    return near;
 }
 
 std::tuple<double, double, double> kkt_residual_of(const LevelConstraint &level, const In &x, const In &gradient,
@@ -159,14 +169,15 @@ struct LevelModelOutcome {
 LevelModelOutcome run_level_model(const LevelConstraint &level, const Square &hessian, const In &x, double psi,
                                   const In &gradient, double multiplier, double residual, double y,
                                   std::tuple<double, double, double> enough, double scale, double curvature,
-                                  double gamma, double accuracy, int max_steps, bool paper) {
+                                  double gamma, double accuracy, int max_steps, nb::object surrogate) {
     level.check(x.shape(0));
     level.check(gradient.shape(0));
     level.check(hessian.shape(0));
     level.check(hessian.shape(1));
-    require(!paper || level.set.width == 1, "the paper's surrogate is for features of one coefficient");
+    require(surrogate.is_none() || level.set.width == 1, "such a surrogate is for features of one coefficient");
     LevelModelSettings settings;
-    settings.paper = paper;
+    if (!surrogate.is_none())
+        settings.surrogate = [&](const double *at) { return python_surrogate(surrogate, at, level.set.dimension()); };
     settings.gamma = gamma;
     settings.accuracy = accuracy;
     settings.max_steps = max_steps;
@@ -219,8 +230,7 @@ void bind_level(nb::module_ &m) {
              "all_nonnegative"_a, "level"_a, "size"_a.noconvert().none() = nb::none(),
              "mean"_a.noconvert().none() = nb::none(), "intercept"_a = -1,
              "working_units"_a.noconvert().none() = nb::none())
-        .def("surrogate", &surrogate, "x"_a.noconvert(), "paper"_a,
-             "Return (prices or None, u or None, tau) of the surrogate set at x.")
+        .def("majorised", &majorised, "x"_a.noconvert(), "Return (prices, tau) of the surrogate set at x.")
         .def("residual", &kkt_residual_of, "x"_a.noconvert(), "gradient"_a.noconvert(), "scale"_a, "curvature"_a,
              "Return the best multiplier at x, and stationarity and complementarity with it.")
         .def("newton", &kkt_newton, "places"_a.noconvert(), "hessian"_a.noconvert(), "x"_a.noconvert(),
@@ -272,5 +282,5 @@ void bind_level(nb::module_ &m) {
         .def_ro("projections", &LevelModelOutcome::projections);
     m.def("level_model", &run_level_model, "level"_a, "hessian"_a.noconvert(), "x"_a.noconvert(), "psi"_a,
           "gradient"_a.noconvert(), "multiplier"_a, "residual"_a, "y"_a, "enough"_a, "scale"_a, "curvature"_a,
-          "gamma"_a, "accuracy"_a, "max_steps"_a, "paper"_a);
+          "gamma"_a, "accuracy"_a, "max_steps"_a, "surrogate"_a.none());
 }

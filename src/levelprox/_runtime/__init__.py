@@ -1,1 +1,1 @@
-"""Threads, time limits and rounding, used by every layer."""
+"""Threads and time limits, used by every layer."""

@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
-from levelprox._runtime.rounding import products_above, sum_above
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError
+from levelprox.projection import products_above, sum_above
 
 Double = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
@@ -203,8 +203,7 @@ class CompiledConstraint(Constraint):
     @property
     def is_formula(self) -> bool:
         """Whether φ is the compiled formula, not overridden."""
-        own, formula = type(self), CompiledConstraint
-        return own._phi is formula._phi and own._slope is formula._slope and own._curvature is formula._curvature
+        return all(getattr(type(self), name) is function for name, function in _OF_FORMULAS.items())
 
     @property
     def compiled(self) -> _kernels.Penalty:
@@ -223,6 +222,11 @@ class CompiledConstraint(Constraint):
 
     def _curvature(self, t: Double) -> Double:
         return self._formula.curvature(t)
+
+
+_OF_FORMULAS = {
+    name: getattr(CompiledConstraint, name) for name in ("phi", "slope", "curvature", "_phi", "_slope", "_curvature")
+}
 
 
 @lru_cache(maxsize=256)

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from levelprox._runtime.rounding import products_above
 from levelprox.constraints._base import CompiledConstraint, Double
+from levelprox.projection import products_above
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox._runtime.rounding import product_tail
 from levelprox._typing import Index, Vector
 from levelprox.designs._base import Design, vector
 from levelprox.designs.dense import DenseDesign
@@ -26,6 +25,7 @@ from levelprox.designs.moments import moments_of
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError
+from levelprox.projection import product_tail
 
 
 class InterceptDesign(Design):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +34,8 @@ from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError
 
 _FAR_MEAN = 100.0  # deviations
+_SAFE_EXPONENT = 200  # of the scale of a column: squares of its entries are in range before they are scaled
+_FEW_STORED_SHARE = 1 / 8  # of the stored entries: columns with fewer are copied to centre their entries
 _BLOCK = 2**22  # entries of X that are centred at a time
 
 
@@ -156,13 +159,11 @@ class ScaledDesign(Design):
 
     def column_squares(self, weight: ArrayLike | None = None) -> Vector:
         """Return Σ_i s_i X_ij² for every feature j, with s = `weight` or 1; of shape (d,)."""
-        _, squares = self._moments(self._weight("weight", weight))
-        return squares
+        return self._sums(self._weight("weight", weight), 2)
 
     def weighted_sums(self, weight: Vector) -> Vector:
         """Return X's, as `rmatvec`, but with the digits of each column's spread even where its mean is far greater."""
-        sums, _ = self._moments(weight)
-        return sums
+        return self._sums(weight, 1)
 
     def row_squares(self) -> Vector:
         """Return Σ_j X_ij² for every sample i; of shape (n,)."""
@@ -205,6 +206,7 @@ class ScaledDesign(Design):
     def _over(self, base: Design, chosen: Index) -> ScaledDesign:
         """Return some columns of A; c and s were checked."""
         part = copy.copy(self)
+        part.__dict__.pop("_entrywise", None)
         part.base, part.shape, part.dtype, part.nbytes = base, base.shape, base.dtype, base.nbytes
         for name in ("center_", "scale_"):
             whole = getattr(self, name)
@@ -289,6 +291,29 @@ class ScaledDesign(Design):
     @property
     def _is_dense(self) -> bool:
         return isinstance(self._block(np.empty(0, np.int64)), DenseDesign)
+
+    def _sums(self, weight: Vector, power: int) -> Vector:
+        """Σ_i s_i a_ij^power, `power` 1 or 2: from sums over X for columns that are scaled only."""
+        d, entrywise = self.shape[1], self._entrywise
+        if entrywise.size == d:
+            return self._moments(weight)[power - 1]
+        sums = self.base.rmatvec(weight) if power == 1 else self._scaled(self.base.column_squares(weight))
+        sums = self._scaled(sums)
+        if entrywise.size:
+            sums[entrywise] = self._over(self.base.columns(entrywise), entrywise)._moments(weight)[power - 1]
+        return sums
+
+    @cached_property
+    def _entrywise(self) -> Index:
+        """Columns whose entries are centred or scaled before they are squared; all of them where these are many."""
+        chosen = np.zeros(self.shape[1], np.bool_)
+        if self.center_ is not None:
+            chosen |= self.center_ != 0
+        if self.scale_ is not None:
+            chosen |= np.abs(np.frexp(self.scale_)[1]) > _SAFE_EXPONENT
+        found = np.flatnonzero(chosen)
+        many = self.base.stored_in(found) > _FEW_STORED_SHARE * self.stored
+        return np.arange(self.shape[1]) if many else found
 
     def _moments(self, weight: Vector) -> tuple[Vector, Vector]:
         """Σ_i s_i a_ij and Σ_i s_i a_ij²."""

@@ -123,6 +123,10 @@ class SparseDesign(Design):
         """Return how many entries of these columns are stored, repeats included."""
         return int(self._column_counts[chosen].sum())
 
+    def stored_shares(self) -> Vector:
+        """Return the share of the entries of each column that is stored; of shape (d,)."""
+        return self._column_counts / self.shape[0]
+
     @cached_property
     def _column_counts(self) -> NDArray[np.integer[Any]]:
         """Stored entries of every column."""

@@ -18,7 +18,7 @@ from levelprox._validation import positive
 from levelprox.backends import RemoteObjective
 from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
-from levelprox.driver.driver import drive
+from levelprox.driver import drive
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._budget_fits import FitPathMixin
 from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute, observing
@@ -35,7 +35,7 @@ from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Loss
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.multiclass import ByClass
-from levelprox.online.stream import BatchUpdate, Stream
+from levelprox.online import BatchUpdate, Stream
 from levelprox.result import Status
 from levelprox.subset.result import with_name
 

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._runtime.rounding import products_above
 from levelprox._typing import FloatArray, Mask, Names, Vector
 from levelprox._validation import as_array, finite, real, real_array
 from levelprox.constraints.costs import checked_costs
-from levelprox.designs import Design, RunningMoments, ScaledDesign, as_design
+from levelprox.designs import Design, RunningMoments, ScaledDesign, SparseDesign, as_design
 from levelprox.designs._base import column_name
 from levelprox.designs.moments import moments_of
 from levelprox.exceptions import InvalidInputError, NumericalError
+from levelprox.projection import products_above
 
 _SMALLEST = 2.0**-1022  # of a deviation: the inverse is a number, too
+_CENTRED_STORED_SHARE = 0.5  # of the entries of a sparse column, beyond which it is centred
 _LARGEST = 2.0**1000  # of a deviation: sums over the column are numbers, too
 _SQUARES = 2.0**-960  # of a sum of squares: its products with weights and tolerances are numbers, too
 
@@ -235,11 +236,18 @@ class Standardization:
     def standardized(
         cls, X: object, weight: Vector | None, fit_intercept: bool, n_outputs: int = 1, names: Names | None = None
     ) -> Standardization:
-        """Return the conversion to columns of deviation 1 about their mean; about zero, where there is no intercept."""
+        """Return the conversion to columns of deviation 1 about their mean; about zero, where there is no intercept.
+
+        With an intercept, columns of a sparse X that are mostly zero are scaled, not centred: the answer is the same.
+        """
         base = as_design(X)
         with np.errstate(over="ignore", invalid="ignore"):
             moments = moments_of(base, None if weight is None else weight / weight.max())
             center, scale = (moments.mean, moments.scale) if fit_intercept else (None, moments.magnitude)
+        if center is not None and isinstance(base, SparseDesign):
+            # The intercept has the same effect as centring, and these columns stay sparse in every refit.
+            center = np.where(base.stored_shares() > _CENTRED_STORED_SHARE, center, 0.0)
+            center = center if np.any(center) else None
         return cls(base, center, _usable(scale, names), fit_intercept, n_outputs, names)
 
     def deviations(self, weight: Vector | None) -> Vector:

@@ -17,10 +17,9 @@ import numpy as np
 from levelprox._path import KINDS
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._runtime.threads import one_blas_thread
-from levelprox._solve import generator
 from levelprox._typing import Features, Vector
+from levelprox._validation import generator, option, whole
 from levelprox._validation import nonnegative as at_least_zero
-from levelprox._validation import option, whole
 from levelprox.backends import RemoteObjective
 from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level

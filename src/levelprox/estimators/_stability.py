@@ -22,9 +22,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
 from levelprox._runtime.deadline import seconds_left
-from levelprox._solve import generator
 from levelprox._typing import Features, RandomState, Rows
-from levelprox._validation import real, whole
+from levelprox._validation import generator, real, whole
 from levelprox.designs import Design
 from levelprox.estimators._budget_fits import fits_under, prepared
 from levelprox.estimators._callbacks import (

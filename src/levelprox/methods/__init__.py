@@ -1,7 +1,7 @@
 """The algorithms, and the interface between them and the driver.
 
 A method is a generator of states (`Method`, below). Its only access to time limits, callbacks and checkpoints is a
-`Context`; the driver (`driver/driver.py`) implements it.
+`Context`; the driver (`driver/__init__.py`) implements it.
 """
 
 from __future__ import annotations

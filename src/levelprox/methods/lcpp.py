@@ -33,45 +33,68 @@ from itertools import chain, islice, repeat
 import numpy as np
 
 from levelprox import _kernels
-from levelprox._typing import Vector
+from levelprox._typing import Features, Vector
 from levelprox.constraints import Constraint
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subsolvers import Subproblem, Subsolver, Surrogate
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
+_EPS = float(np.finfo(np.float64).eps)
+# φ, its sum and τ are rounded; the set is this many units in the last place inside the level.
+_MARGIN = 16 * _EPS
+_BELOW_ONE = 1 - _EPS / 2
+
 Linearise = Callable[[Constraint, Vector, float, Vector | None], Surrogate]
 
 
 def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """Return the paper's surrogate: h linearised at `at`."""
-    if _width(at, weights) > 1:
+    if _n_outputs(at, weights) > 1:
         raise InvalidInputError(
             "the paper's surrogate linearises h in each coordinate, which is not defined where a feature has several "
             "coefficients and counts once; use surrogate='concave'"
         )
-    return _surrogate(constraint, at, level, weights, paper=True)
+    support = (at != 0).nonzero()[0]  # ∇h = 0 at the others
+    slope = constraint.slope(np.abs(at[support]))
+    # Where φ' > 0 is below the rounding of λ, keep the weight positive: with a weight of 0 the coordinate
+    # could diverge to where φ is above its linearisation.
+    size = np.where(slope > 0, np.minimum(1 - slope / constraint.lam, _BELOW_ONE), 1.0)
+    u = np.zeros_like(at)
+    u[support] = -np.copysign(size, at[support])
+    return Surrogate(weights, u, _radius(constraint, at, support, 1 - size, level, weights), constraint.lam, level)
 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """Return the tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
-    return _surrogate(constraint, at, level, weights, paper=False)
-
-
-def _surrogate(constraint: Constraint, at: Vector, level: float, weights: Vector | None, paper: bool) -> Surrogate:
-    width = _width(at, weights)
+    width = _n_outputs(at, weights)
     touched = _kernels.LevelConstraint(constraint.compiled, at.size // width, width, weights, None, False, level)
-    prices, u, tau = touched.surrogate(np.ascontiguousarray(at), paper)
-    return Surrogate(prices, u, tau, constraint.lam, level, width)
+    prices, tau = touched.majorised(np.ascontiguousarray(at))
+    return Surrogate(prices, None, tau, constraint.lam, level, width)
 
 
-def _width(at: Vector, weights: Vector | None) -> int:
+def _n_outputs(at: Vector, weights: Vector | None) -> int:
     """Return the number of coefficients per weight."""
     if weights is None:
         return 1
     if weights.size == 0 or at.size % weights.size:
         raise InvalidInputError(f"weights must have an entry for each feature, got {weights.size} for x of {at.size}")
     return at.size // weights.size
+
+
+def _radius(
+    constraint: Constraint,
+    at: Vector,
+    support: Features,
+    price: Vector,
+    level: float,
+    weights: Vector | None,
+) -> float:
+    """Return τ of the set that touches g at `at` with the given weight of |x| on its support, rounded inwards."""
+    spent = price * np.abs(at[support])
+    inner = float(np.sum(spent if weights is None else weights[support] * spent))
+    g = constraint.total(at, weights)
+    return max(0.0, (level - g) / constraint.lam + inner - _MARGIN * (level / constraint.lam + inner))
 
 
 SURROGATES: dict[str, Linearise] = {"concave": majorise, "paper": linearise}

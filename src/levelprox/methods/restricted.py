@@ -225,7 +225,13 @@ def _minimised(
     problem: Problem, at: Iterate, hessian: Matrix, residual: float, y: float, enough: Tolerance, how: SolverOptions
 ) -> _kernels.LevelModelOutcome:
     """Return the end of LCPP on the second-order model of ψ at x, which does not refer to the data."""
-    newton = cast(Newton, how.subsolver)
+    newton, surrogate = cast(Newton, how.subsolver), None
+    if how.surrogate is SURROGATES["paper"]:
+
+        def surrogate(x: Vector) -> tuple[Vector | None, Vector | None, float]:
+            g_k = how.surrogate(problem.constraint, x, problem.level, problem.weights)
+            return g_k.weights, g_k.u, g_k.tau
+
     return _kernels.level_model(
         problem.compiled(),
         hessian,
@@ -241,7 +247,7 @@ def _minimised(
         how.gamma,
         newton.accuracy,
         newton.max_steps,
-        how.surrogate is SURROGATES["paper"],
+        surrogate,
     )
 
 

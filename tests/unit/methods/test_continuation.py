@@ -316,7 +316,7 @@ def test_time_limits_leave_a_feasible_point_at_every_stage(monkeypatch):
     psis = []
     for looks in (0, 5, 10, 15, 20, 25, 30, 40, 60, 100, 400):
         left = iter([1.0] * looks)
-        monkeypatch.setattr("levelprox.driver.driver.Run.seconds_left", lambda self, left=left: next(left, 0.0))
+        monkeypatch.setattr("levelprox.driver.Run.seconds_left", lambda self, left=left: next(left, 0.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             short = solve(problem)

@@ -60,7 +60,7 @@ def called(monkeypatch):
     level_model = _kernels.level_model
 
     def on_model(*args):
-        names.add("paper" if args[-1] else "concave")
+        names.add("concave" if args[-1] is None else "paper")
         return level_model(*args)
 
     monkeypatch.setattr(_kernels, "level_model", on_model)

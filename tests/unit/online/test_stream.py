@@ -12,8 +12,8 @@ import scipy.sparse
 from levelprox import InvalidInputError, LinearModel, MultinomialModel, SparseRegressor, best_subset
 from levelprox.designs import InterceptDesign, RunningMoments, ScaledDesign, as_design
 from levelprox.losses import LOSS_TYPES, loss_by_name
+from levelprox.online import Stream
 from levelprox.online.batch_problem import PastBatches
-from levelprox.online.stream import Stream
 
 NAMES = [kind.name for kind in LOSS_TYPES]
 

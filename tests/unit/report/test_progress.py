@@ -210,7 +210,7 @@ def test_a_callback_must_be_callable(kind, diabetes):
 
 def test_progress_of_a_level_goes_on_during_continuation(diabetes, monkeypatch, capfd):
     """Continuation has no outer steps; its progress is reported between them, and never to the user's callback."""
-    monkeypatch.setattr("levelprox.driver.driver.PROGRESS_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("levelprox.driver.PROGRESS_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr("levelprox.report.progress._OTHER_SECONDS", 0.0)
     seen = []
     model = SparseRegressor(level=3.5, verbose=1, callback=seen.append).fit(*diabetes)
