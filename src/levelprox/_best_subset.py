@@ -41,6 +41,7 @@ from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch
 from levelprox.subset.result import Subset, SubsetRecord
 from levelprox.subset.smooth_search import SmoothSearch, is_found_by_models
+from levelprox.subset.starts import has_gram
 
 Value = TypeVar("Value")
 Callback = Callable[[SubsetRecord], "bool | None"]
@@ -277,7 +278,7 @@ def _smooth_search(
     elif standardised is not None:
         problem = replace(problem, objective=standardised)
     data = cast(LinearModel | ByClass, objective) if problem.objective is not objective else None
-    saved_as = "models" if is_found_by_models(problem) else ""
+    saved_as = "models" if is_found_by_models(problem) else "gram" if has_gram(problem) else ""
     return SmoothSearch(tol, prove, start, saved_as=saved_as, data=data, **guidance), problem
 
 
