@@ -45,6 +45,7 @@ _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model pr
 _SWAPS_PER_ROUND, _SWAPS_REFITTED = 32, 4  # for which ψ is evaluated at once; of these, refitted
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model
+_SEPARATED_SHARE = 1e-3  # of the null loss: at a lower one the data may be separable
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,8 @@ class SecondOrderModel:
     def swaps(self, leaves: Mask, most: int) -> Iterator[RemoteFit]:
         """Yield the minimum after each swap, those first that lower the model most, of features that may leave."""
         S, K, moved = self.places, self._inverse, self._moved
-        own, fitted = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), self.x[S] - K @ self.gradient[S]
+        own = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny)
+        fitted = self.x[S] - K @ self.gradient[S]
         slope = self._slopes[None, :] - (fitted / own)[:, None] * moved.T
         left = self._left[None, :] + (moved**2 / own).T
         gain = self._gain(slope, left)
@@ -189,6 +191,8 @@ class RemoteSearch(Search):
             self.monitor.enter("exchanges")
             self._improve(start)
             yield self.best
+            if self._is_separated(self.best):
+                break
         self.addition = self._best_addition(self.best)
         self.complete = True
         return None
@@ -230,6 +234,8 @@ class RemoteSearch(Search):
         """Take swaps on one model after another, for as long as ψ falls."""
         self._keep(fit)
         for _ in range(_MODELS_PER_START):
+            if self._is_separated(fit):
+                return
             self.visited.add(fit.features.tobytes())
             model = self._model_at(fit)
             found, shown = self._best_of(model)
@@ -246,6 +252,12 @@ class RemoteSearch(Search):
             self.monitor.step += 1
             fit = new
             self._keep(fit)
+
+    def _is_separated(self, fit: RemoteFit) -> bool:
+        """Return whether ψ falls without end along a fit, which then is as good as any: no swap is worth a round."""
+        objective = self.objective
+        near_zero = objective.loss.weak_convexity == 0 and fit.psi <= _SEPARATED_SHARE * self.null.psi
+        return near_zero and objective.is_separated(self.whole(fit))
 
     def _model_at(self, fit: RemoteFit) -> SecondOrderModel:
         """Return the second-order model at a fit over its features and the most promising others; one round."""
@@ -348,7 +360,8 @@ class RemoteSearch(Search):
         part = self.problem.restrict(near.features)
         free = Problem.unconstrained(part.objective, part.nonnegative)
         start = Iterate(near.x, *part.objective.value_and_gradient(near.x), step=1 / self.objective.curvature)
-        end = solve_restriction(free, start, Tolerance(tol * self.null.scale), self.how)
+        with np.errstate(over="ignore", invalid="ignore"):  # steps of separable data
+            end = solve_restriction(free, start, Tolerance(tol * self.null.scale), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return end
