@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 
 from levelprox._typing import Features, Mask, Matrix, Vector
-from levelprox.backends import Query, RemoteObjective
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import Context
@@ -282,7 +282,7 @@ class RemoteSearch(Search):
         swaps = model.swaps(counted, max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside))
         while some := list(itertools.islice(swaps, _SWAPS_PER_ROUND)):
             self.monitor.check()
-            values = self._values(some)
+            values = self.objective.values(self.whole(near) for near in some)
             for place in np.argsort(values, kind="stable")[:_SWAPS_REFITTED]:
                 near = replace(some[place], psi=float(values[place]))
                 if near.psi < fit.psi or self._minimised(near, _ROUGH_TOL).psi < fit.psi:
@@ -290,15 +290,6 @@ class RemoteSearch(Search):
                     if _lowers(new, fit):
                         return new
         return fit
-
-    def _values(self, points: list[RemoteFit]) -> Vector:
-        """Return ψ at some points; one round."""
-        used = np.unique(np.concatenate([point.features for point in points])).astype(np.intp)
-        whole = np.zeros((len(points), used.size))
-        for row, point in zip(whole, points, strict=True):
-            row[np.searchsorted(used, point.features)] = point.x
-        values = self.objective.evaluate(Query(used, tuple(whole))).values
-        return np.where(np.isnan(values), math.inf, values)
 
     def _candidates(self, fit: RemoteFit) -> Features:
         """Return the features of a fit, and the most promising others."""
