@@ -39,6 +39,7 @@ from levelprox.subset.starts import search_by_model
 from levelprox.subset.swaps import Addition
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
+_BRIEF_WORK = 2e6  # k |C|²: searches of larger models are brief, a fraction of a second
 _MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 2
 _FLAT_SHARE = 1e-9  # of its curvature: the rest of a candidate that is almost a combination of the others
 _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model predicts to gain
@@ -86,7 +87,7 @@ class SecondOrderModel:
         if search is None:
             return None
         begin = self.places.tolist() if self.fit.features.size - kept.size == k else None
-        return self.candidates[search.best(k, begin)]
+        return self.candidates[search.best(k, begin, k * self.x.size**2 > _BRIEF_WORK)]
 
     def minimum(self, features: Features) -> RemoteFit:
         """Return the minimum over some of the candidates, the others being zero."""
@@ -364,11 +365,8 @@ class RemoteSearch(Search):
         if feature is not None:
             gain = fit.psi - self._fitted(np.union1d(fit.features, [feature]).astype(np.intp), fit).psi
         outside = self.problem.n_counted - self.problem.counted(self.problem.support(self.whole(fit))).size
-        return (
-            Addition(gain, feature, min(1, outside), outside)
-            if gain > 0
-            else Addition(0.0, None, min(1, outside), outside)
-        )
+        gain, feature = (gain, feature) if gain > 0 else (0.0, None)
+        return Addition(gain, feature, min(1, outside), outside)
 
     def _keep(self, fit: RemoteFit) -> None:
         if fit.psi < self.best.psi:
