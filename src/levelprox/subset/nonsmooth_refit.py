@@ -72,6 +72,7 @@ class ExactRefits:
         assert isinstance(objective, LinearModel | OneVsRestModel)
         self.problem, self.objective = problem, objective
         self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
+        self.kinked = [KinkedModel(part) for part in self.parts]
         self.columns = Columns(self.parts[0])
         self.noise = self.parts[0].column_noise()
 
@@ -81,11 +82,11 @@ class ExactRefits:
         columns = [column.dense(n) for column in self.columns(features)]
         begin = begun_at(near, features, n_outputs).reshape(-1, n_outputs)
         signs = self.problem.must_be_nonnegative()[features] if n_outputs == 1 else np.zeros(features.size, np.bool_)
-        shared = KinkedModel(self.parts[0]).columns(columns, signs)  # with coordinates, for all classes
+        shared = self.kinked[0].columns(columns, signs)  # with coordinates, for all classes
         noise = None if self.noise is None else self.noise[features]
         found = [
-            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
-            for k, part in enumerate(self.parts)
+            minimised(kinked, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
+            for k, kinked in enumerate(self.kinked)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()
         margins = found[0].margins if n_outputs == 1 else np.stack([one.margins for one in found]).T
@@ -122,7 +123,7 @@ class ExactRefits:
 
 
 def minimised(
-    model: LinearModel,
+    model: LinearModel | KinkedModel,
     columns: list[Vector],
     nonnegative: Mask,
     near: Vector,
@@ -134,7 +135,7 @@ def minimised(
 
     Parameters
     ----------
-    model : LinearModel
+    model : LinearModel or KinkedModel
         ψ, with a loss with kinks; its design is not used.
     columns : list of ndarray of shape (n,)
         The columns of these features.
@@ -156,13 +157,14 @@ def minimised(
     """
     if not seconds_left() > 0:
         raise Stop
-    kinked, noise = KinkedModel(model), np.zeros(len(columns)) if noise is None else noise
+    kinked = model if isinstance(model, KinkedModel) else KinkedModel(model)
+    noise = np.zeros(len(columns)) if noise is None else noise
     columns = [np.ascontiguousarray(column) for column in columns]
     shared = shared or kinked.columns(columns, nonnegative)
     best = _exact(kinked.fit(shared, near, noise))
     limit = min(_PROGRAM_SECONDS, seconds_left())
     poor = best.error > _POOR_ERROR_SHARE * best.psi + _POOR_ROUNDINGS * best.rounding
-    if poor and len(columns) * model.n_margins <= _PROGRAM_ENTRIES and limit > 0:
+    if poor and len(columns) * kinked.model.n_margins <= _PROGRAM_ENTRIES and limit > 0:
         found = kinked.by_linear_program(columns, nonnegative, limit)
         if found is not None:
             best = min(best, _exact(kinked.fit(shared, found[0], noise, found[1])), key=lambda fit: fit.error)
