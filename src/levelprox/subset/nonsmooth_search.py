@@ -35,15 +35,13 @@ from levelprox.subset.monitor import Monitor
 from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
 from levelprox.subset.result import Phase
 from levelprox.subset.smooth_search import SmoothSearch
-from levelprox.subset.starts import best_by_parabolas
+from levelprox.subset.starts import best_by_parabolas, has_large_models
 from levelprox.subset.swap_bounds import SwapEstimates
 from levelprox.subset.swaps import Addition
 
 _ENVELOPE_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
 _ENVELOPE_TOL = 1e-6  # how well the envelope is fitted
 _ENUMERATED_REFITS = 64  # sets, times classes, up to which all of them are refitted
-_MODEL_ENTRIES, _MODEL_FEATURES = 10**6, 400  # of X: sets come from second-order models from so many entries on
-_MODEL_SAMPLES_PER_FEATURE = 50
 _SWAP_REFITS = 50  # where not all swaps are to be examined
 _ADDITION_REFITS = 100  # where not all additions are to be examined
 _LEAST_ADDITION_REFITS = 8  # where the work is spent
@@ -187,7 +185,9 @@ class NonsmoothSearch(Search):
         """Yield sets that swaps do not improve where the envelope takes the place of the loss."""
         search = self.smooth = self._with_envelope(width)
         try:
-            for fit in self._by_models(search) if self._has_models() else search.sets():
+            for fit in (
+                self._by_models(search) if self.start is None and has_large_models(self.problem) else search.sets()
+            ):
                 self._count(search)
                 self._remember(fit)
                 yield self._of_data(fit)
@@ -200,14 +200,6 @@ class NonsmoothSearch(Search):
             self._remember(search.swaps.best_so_far())
             raise
         self.monitor.held_back |= search.monitor.held_back
-
-    def _has_models(self) -> bool:
-        """Return whether the data are large, and second-order models over all features say enough."""
-        if self.problem.costs is not None or not isinstance(self.objective, LinearModel) or self.start is not None:
-            return False
-        n, d = self.objective.design.shape
-        large = n * d >= _MODEL_ENTRIES and d <= _MODEL_FEATURES and n >= _MODEL_SAMPLES_PER_FEATURE * d
-        return large and not np.any(self.problem.must_be_nonnegative())
 
     def _by_models(self, search: SmoothSearch) -> Iterator[Fit]:
         """Yield the best set that second-order models of the envelope lead to."""
