@@ -337,7 +337,8 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
     std::fill(used_.begin(), used_.end(), std::uint8_t(0));
     const auto consider = [&](Swept at) {
         improve(at, poll);
-        if (loss(at) < loss(best)) best = std::move(at);
+        if (loss(at) < loss(best) - least_gain(best))
+            best = std::move(at);  // not by rounding: it may have more features
     };
     if (k > 0) {
         if (begin != nullptr) {

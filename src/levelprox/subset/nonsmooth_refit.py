@@ -18,13 +18,14 @@ from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.objectives import LinearModel, OneVsRestModel
-from levelprox.problem import FeatureProblem, Problem
+from levelprox.problem import FeatureProblem, Problem, SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
 from levelprox.subset.simplex import Found, KinkedModel
 
 _POOR_ERROR_SHARE = 1e-7  # of ψ: an error that needs a linear program
 _POOR_ROUNDINGS = 64
+_MODEL_ENTRIES, _MODEL_FEATURES, _MODEL_SAMPLES_PER_FEATURE = 10**6, 400, 50  # of X, for second-order models
 _PROGRAM_ENTRIES, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
 _AT_KINKS_SHARE = 0.01  # of the mean residual: then the median says nothing
 _WEIGHT_ROUNDING_SHARE = 1e-9  # of all weights
@@ -120,6 +121,23 @@ class ExactRefits:
             found = certify(free, np.ascontiguousarray(rows[:, k]), own, hint=hint, seconds=seconds)
             worst = max(worst, found.stationarity / null.scale)
         return worst
+
+
+def rooms(problem: SubsetProblem, fit: Fit) -> list[float]:
+    """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
+    places = np.flatnonzero(problem.counts(fit.features)).tolist()
+    if problem.costs is None:
+        return [math.inf] * len(places)
+    return [problem.costs.room(np.delete(fit.features, i).tolist()) for i in places]
+
+
+def has_large_models(problem: SubsetProblem) -> bool:
+    """Return whether the data are so large that second-order models of an envelope say enough of a loss with kinks."""
+    if problem.costs is not None or not isinstance(problem.objective, LinearModel):
+        return False
+    n, d = problem.objective.design.shape
+    large = n * d >= _MODEL_ENTRIES and d <= _MODEL_FEATURES and n >= _MODEL_SAMPLES_PER_FEATURE * d
+    return large and not np.any(problem.must_be_nonnegative())
 
 
 def minimised(
