@@ -282,7 +282,9 @@ def _smooth_search(
     return SmoothSearch(tol, prove, start, saved_as=saved_as, data=data, **guidance), problem
 
 
-def _reduced(problem: SubsetProblem, standardised: Model | None, forms: dict[str, Model]) -> SubsetProblem | None:
+def _reduced(
+    problem: SubsetProblem, standardised: Model | None, forms: dict[str, Model | None]
+) -> SubsetProblem | None:
     """Return the problem over fewer rows, where that is possible and there is time to read all of them."""
     data, standard = problem.objective, standardised or problem.objective
     if not isinstance(data, LinearModel) or not isinstance(standard, LinearModel):
@@ -297,11 +299,14 @@ def _reduced(problem: SubsetProblem, standardised: Model | None, forms: dict[str
     )
 
 
-def _form(forms: dict[str, Model], name: str, make: Callable[[], Model | None]) -> Model | None:
-    """Return a form of ψ, made where there is none yet; None where there is no such form, or no time."""
-    if name not in forms and (made := _in_time(make)) is not None:
-        forms[name] = made
-    return forms.get(name)
+def _form(forms: dict[str, Model | None], name: str, make: Callable[[], Model | None]) -> Model | None:
+    """Return a form of ψ, made where it is not known yet; None where there is no such form, or no time."""
+    if name not in forms:
+        made = _in_time(lambda: (make(),))
+        if made is None:
+            return None
+        forms[name] = made[0]
+    return forms[name]
 
 
 def _in_time(work: Callable[[], Value | None]) -> Value | None:

@@ -257,7 +257,7 @@ class SmoothSearch(Search):
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k have computed some of what this one needs."""
-        return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
+        return has_parabolas(self.problem) or has_gram(self.problem) or self._is_narrowed() or self._has_path()
 
     def _has_path(self) -> bool:
         """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
