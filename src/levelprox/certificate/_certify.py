@@ -25,6 +25,8 @@ from levelprox.exceptions import InvalidInputError, NumericalError
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
 
+_NO_RESIDUAL = 1e-13  # a KKT residual that no other subgradient need lower
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -223,8 +225,10 @@ def _first_order(
         return assemble(problem, x, psi, gradient, null), gradient, slopes
     # The best one by the 2-norm, with the level or without, or the one that was hinted at.
     found = [subgradients.guess]
-    found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
-    every = [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found]
+    every = [assemble(problem, x, psi, subgradients.gradient(subgradients.guess), null)]
+    if every[0].kkt > _NO_RESIDUAL:
+        found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
+        every += [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found[1:]]
     best = min(range(len(every)), key=lambda i: every[i].kkt)
     return every[best], subgradients.gradient(found[best]), subgradients.slopes_at(found[best])
 
