@@ -23,6 +23,9 @@ from levelprox.problem import FeatureProblem
 
 _KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or
 _STORED_DIVISOR, _LEAST_KEPT_NUMBERS = 5, 2**23  # the numbers stored of A by this divisor, but at least so many
+_KEPT_HESSIAN_NUMBERS = 2**25  # of columns of the Hessian
+_PREFETCHED_COLUMNS, _PREFETCHED_SHARE = 50, 1 / 4  # at most, and of the room for columns
+_LONG_PASS = 2**22  # entries of X, from which on columns are read several at a time
 _MOST_COLUMNS = 1024  # of a fit: more take long, and their Hessians much memory
 _SPARSE_SHARE = 1 / 8  # of the samples: columns with fewer entries are kept as such
 _ATTRIBUTE, _OBJECTIVES_PER_DESIGN = "_shared_by_searches", 8  # where a design keeps what searches share
@@ -48,6 +51,11 @@ class Column:
         """Return a column as it is, or only the entries that are not zero where these are few."""
         rows = np.flatnonzero(move) if move.ndim == 1 else np.arange(move.shape[0])
         return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE_SHARE * move.shape[0] else cls(move)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are kept."""
+        return self.values.size + (0 if self.rows is None else self.rows.size)
 
     def dense(self, n: int) -> Vector:
         """Return the column with all of its n entries."""
@@ -84,9 +92,17 @@ class Columns:
             if j in self.known:  # the last ones used are the last ones to go
                 self.known[j] = self.known.pop(j)
         if missing:
-            self._make_room(set(wanted), len(missing) * self._size)
+            self._make_room(set(wanted), self._numbers(np.array(missing, np.intp)))
             self._look_up(missing)
         return [column for j in wanted for column in self.known[j]]
+
+    def prefetch(self, features: Features) -> None:
+        """Where the first of these columns has to be read, read the others, too: a pass over X serves all of them."""
+        if features.size and int(features[0]) not in self.known and self.objective.design.stored >= _LONG_PASS:
+            wanted = np.array(list(dict.fromkeys(features.tolist()))[:_PREFETCHED_COLUMNS], np.intp)
+            while self._numbers(wanted) > _PREFETCHED_SHARE * self._most:
+                wanted = wanted[: wanted.size // 2]
+            self(wanted)
 
     def forget(self) -> None:
         """Remove all columns from the cache: with many samples they take much memory, and can be computed again."""
@@ -109,7 +125,15 @@ class Columns:
 
     def fit_in(self, features: Features) -> bool:
         """Return whether these are few features, whose columns can be kept."""
-        return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
+        return features.size <= _MOST_COLUMNS and self._numbers(features) <= self._most
+
+    def _numbers(self, features: Features) -> int:
+        """Return how many numbers the columns of these features have at most, places of stored entries included."""
+        dense = features.size * self._size
+        if not isinstance(self.objective, LinearModel):
+            return dense
+        sparse = 2 * self.objective.design.stored_in(features) + int(_SPARSE_SHARE * dense)
+        return min(dense, sparse)
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
         """Remove the least recently used columns, until there is room."""
@@ -118,13 +142,13 @@ class Columns:
         for j in [j for j in self.known if j not in wanted]:
             if self.kept + numbers <= self._most:
                 return
-            self.kept -= sum(column.values.size for column in self.known.pop(j))
+            self.kept -= sum(column.size for column in self.known.pop(j))
 
     def _look_up(self, missing: list[int]) -> None:
         n_outputs, moves = self.objective.n_outputs, self._moves_of_samples(np.array(missing, np.intp))
         for j in missing:
             self.known[j] = [Column.of(move) for move in islice(moves, n_outputs)]
-            self.kept += sum(column.values.size for column in self.known[j])
+            self.kept += sum(column.size for column in self.known[j])
 
     def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
         """Yield how margins of the samples move with each coordinate of these features."""
@@ -134,6 +158,36 @@ class Columns:
             return
         part = self.objective.restrict(features)
         yield from (_of_samples(part, move) for move in _moves(part))
+
+
+class HessianColumns:
+    """A cache of columns of ∇²ψ, each with the curvatures of the samples that it was computed for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Vector, Vector]] = {}
+
+    def __call__(self, features: Features) -> Matrix:
+        """Return the columns of these features, of shape (d, features.size)."""
+        return np.array([self._known[j][1] for j in features.tolist()]).T
+
+    def missing(self, features: Features, bend: Vector, change: float) -> Features:
+        """Return the features without a column for these curvatures, or for some that differ by a share `change`."""
+        known = self._known
+        if sum(column.size for _, column in known.values()) > _KEPT_HESSIAN_NUMBERS:
+            known.clear()
+        near = {id(old): is_near(old, bend, change) for old, _ in known.values()}
+        return np.array([j for j in features if j not in known or not near[id(known[j][0])]], np.intp)
+
+    def add(self, features: Features, bend: Vector, columns: Matrix) -> None:
+        """Keep the columns of some features."""
+        self._known.update((j, (bend, column)) for j, column in zip(features.tolist(), columns.T, strict=True))
+
+
+def is_near(old: Vector, new: Vector, change: float) -> bool:
+    """Return whether curvatures of the samples differ by at most a share of their sum."""
+    if change == 0:
+        return old is new or np.array_equal(old, new)
+    return float(np.sum(np.abs(new - old))) <= change * float(np.sum(old))
 
 
 def _of_samples(part: Model, move: Vector) -> Vector:

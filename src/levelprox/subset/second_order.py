@@ -18,7 +18,7 @@ from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem
-from levelprox.subset.column_cache import Columns
+from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
@@ -31,7 +31,8 @@ _LINE_SEARCHES = 256  # features along which ψ is straight whose gain is comput
 _CHEAP_COORDINATES = 512  # whose whole Hessian is cheap
 _CHEAP_SHARE = 8  # times the coordinates of a fit: up to so many the whole Hessian is cheap
 _CHEAP_MULTIPLICATIONS = 10**9  # of a whole Hessian of many classes, where columns take longer
-_KEPT_NUMBERS = 2**25  # of columns of the Hessian
+_EXPENSIVE_ENTRIES = 2**24  # stored of X, from which on columns of the Hessian are kept
+_CURVATURE_CHANGE = 0.1  # share of the curvature of the samples by which estimates of swaps may be off
 #: Swaps that are tried for one that lowers ψ.
 TRIES = 8
 _SEARCH_FACTOR_WORK = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more swaps are tried
@@ -67,21 +68,25 @@ class SecondOrder:
         self.problem, self.objective, self.how = problem, problem.objective, how
         self.refits = Refits(problem, how, columns)
         self.n_grad = 0
-        self._hessian_columns: dict[int, Vector] = {}
-        self._own: Matrix | None = None
+        self._hessian_columns = HessianColumns()
+        self._own: tuple[Vector, Matrix] | None = None
 
-    def estimates(self, fit: Fit) -> SwapEstimates:
-        """Return second-order estimates at a fit."""
-        constant = self.objective.self_concordance == 0
-        if not constant or self._own is None:
-            self._own = self.objective.feature_hessians_of(fit.margins)
+    def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
+        """Return second-order estimates at a fit.
+
+        Unless they have to be exact, curvatures of a fit nearby serve for data whose passes take long.
+        """
+        change = 0.0 if exact or not self._is_expensive() else _CURVATURE_CHANGE
+        bend = self._bend(fit)
+        if self._own is None or not is_near(self._own[0], bend, change):
+            self._own = bend, self.objective.feature_hessians_of(fit.margins)
             self.n_grad += 1
-        gradient, cross = self.gradient(fit), self.columns_of(fit)
+        gradient, cross = self.gradient(fit), self.columns_of(fit, change)
         basis = None
         if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
         figures = self.outside(fit), self._typical_curvature, basis, self._noise
-        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own, *figures)
+        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own[1], *figures)
         self.look_along(estimates, fit)
         return estimates
 
@@ -147,25 +152,40 @@ class SecondOrder:
         outside[fit.features] = False
         return outside
 
-    def columns_of(self, fit: Fit) -> Matrix:
-        """Return the columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
+    def columns_of(self, fit: Fit, change: float = 0.0) -> Matrix:
+        """Return the columns of ∇²ψ that belong to the fit.
+
+        Columns that are known for the same curvature, or for one that differs by a share of at most `change`, are not
+        computed again.
+        """
         features, n_outputs = fit.features, self.problem.n_outputs
         changes = self.objective.self_concordance > 0 or n_outputs > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
-        if changes:
+        if changes and not self._is_expensive():
             self.n_grad += features.size * n_outputs
             return self._cross(fit.margins, features)
-        missing = np.array([j for j in features if j not in self._hessian_columns], np.intp)
-        if len(self._hessian_columns) * self.problem.n_features > _KEPT_NUMBERS:
-            self._hessian_columns, missing = {}, features
+        known, bend = self._hessian_columns, self._bend(fit)
+        missing = known.missing(features, bend, change)
         if missing.size:
             self.n_grad += missing.size
-            new = self._cross(fit.margins, missing)
-            self._hessian_columns.update(zip(missing.tolist(), new.T, strict=True))
-        columns = np.array([self._hessian_columns[j] for j in features.tolist()])
-        return columns.reshape(features.size, self.problem.dimension).T
+            known.add(missing, bend, self._cross(fit.margins, missing))
+        columns = known(features)
+        if change > 0:  # columns of several fits
+            columns[features] = (columns[features] + columns[features].T) / 2
+        return columns
+
+    def _is_expensive(self) -> bool:
+        """Return whether a pass over X takes so long that columns of the Hessian are kept."""
+        linear = isinstance(self.objective, LinearModel) and self.problem.n_outputs == 1
+        return linear and cast(LinearModel, self.objective).design.stored >= _EXPENSIVE_ENTRIES
+
+    def _bend(self, fit: Fit) -> Vector:
+        """Return what ∇²ψ depends on at a fit; empty where it is the same everywhere."""
+        if self.objective.self_concordance == 0 and self.problem.n_outputs == 1:
+            return np.empty(0)
+        return self.objective.bend_of(fit.margins, True) if isinstance(self.objective, LinearModel) else fit.margins
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""

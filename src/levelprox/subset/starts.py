@@ -41,6 +41,7 @@ _RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridg
 _HALVINGS = 8
 _MODELS_AT_FITS = 8  # at fits of the best set so far
 _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
+_NEXT_FEATURES = 16  # likely to be added next by forward selection
 _BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
 
 
@@ -73,7 +74,7 @@ def forward(
         is added where this is above 0.
     """
     problem, z, base = swaps.problem, fit.margins, fit.features
-    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit)
+    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit, exact=False)
     left, factors = estimates.left, list[Vector]()
     while chosen.size < most:
         swaps.monitor.done = chosen.size / most
@@ -88,6 +89,7 @@ def forward(
         if not gain[j] > 0:
             break
         chosen = np.append(chosen, j)
+        swaps.refits.stored.prefetch(_largest(gain, _NEXT_FEATURES))
         fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
         if chosen.size <= shown:
             swaps.remember(fit)
@@ -105,6 +107,12 @@ def forward(
                 factors.append(column / math.sqrt(pivot))
                 left = left - (factors[-1] ** 2)[:, None, None]
     return chosen
+
+
+def _largest(values: Vector, count: int) -> Features:
+    """Return where the largest values are, the largest first."""
+    top = np.argpartition(values, -count)[-count:] if count < values.size else np.arange(values.size)
+    return top[np.argsort(-values[top], kind="stable")]
 
 
 def has_parabolas(problem: FeatureProblem) -> bool:

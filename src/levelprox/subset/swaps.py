@@ -65,7 +65,9 @@ class SwapSearch(SetFits):
     def _after_swaps(self, begin: Fit) -> tuple[Fit, bool]:
         """Return the fit after those promising swaps that lower ψ, and whether there is no use in trying more."""
         fit, failures = begin, 0
-        for leaves, enters in self._promising(fit, self.estimates(fit)):
+        promising = self._promising(fit, self.estimates(fit, exact=False))
+        self.refits.stored.prefetch(np.array([enters for _, enters in promising[: 2 * self.tries]], np.intp))
+        for leaves, enters in promising:
             if leaves not in fit.features or enters in fit.features:
                 continue
             costs = self.problem.costs
@@ -140,6 +142,7 @@ class SwapSearch(SetFits):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
         shown, left = self._not_ruled_out(fit, self.estimates(fit))
         larger, costs, n_refits, added = fit, np.empty(0), 0, -1
+        self.refits.stored.prefetch(np.array([j for _, j in left], np.intp))
         for tried, (i, j) in enumerate(left):
             self.monitor.done = tried / len(left)
             if n_refits >= self._most_tries(fit):
@@ -237,6 +240,8 @@ class SwapSearch(SetFits):
         best: tuple[float, int | None] = (0.0, None)
         shown = zero
         order = np.lexsort((-gains, -bound))[: total - zero]
+        if bound[order[0]] > self.threshold(fit):
+            self.refits.stored.prefetch(order)
         for place, j in enumerate(order.tolist()):
             if bound[j] <= max(best[0], self.threshold(fit)):
                 shown += order.size - place
