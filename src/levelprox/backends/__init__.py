@@ -13,7 +13,16 @@ from levelprox.designs import Chunked, is_dask, is_on_device
 from levelprox.losses import Loss, loss_by_name
 from levelprox.objectives.linear_model import LinearModel
 
-__all__ = ["PartialSums", "PartitionedModel", "Query", "RemoteObjective", "Traffic", "linear_model", "source_of"]
+__all__ = [
+    "DataSource",
+    "PartialSums",
+    "PartitionedModel",
+    "Query",
+    "RemoteObjective",
+    "Traffic",
+    "linear_model",
+    "source_of",
+]
 
 #: Called as progress(chunks read in this pass, chunks, what for).
 Progress = Callable[[int, int, str], None]

@@ -24,7 +24,7 @@ from levelprox.backends.partition import Form, Statistics
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives._base import Curved
+from levelprox.objectives import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing

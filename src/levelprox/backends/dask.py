@@ -24,8 +24,7 @@ from levelprox._validation import finite, real_array
 from levelprox.backends.executor import ChunkError, Executor, executor_for
 from levelprox.backends.partition import Partition, T, Transform, Work
 from levelprox.backends.partitioned import PartitionedSource
-from levelprox.designs import Design, as_design
-from levelprox.designs._base import check_finite
+from levelprox.designs import Design, as_design, check_finite
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import BackendError, InvalidInputError
 
@@ -394,6 +393,6 @@ def _nbytes(value: Any) -> int:
 
 @functools.cache
 def _version() -> str:
-    import levelprox
+    from levelprox import __version__
 
-    return str(levelprox.__version__)
+    return str(__version__)

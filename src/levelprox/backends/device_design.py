@@ -19,7 +19,7 @@ import numpy as np
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.array_namespace import Namespace, array_namespace
-from levelprox.designs._base import check_shape
+from levelprox.designs import check_shape
 from levelprox.designs.moments import Moments
 from levelprox.exceptions import InvalidInputError
 

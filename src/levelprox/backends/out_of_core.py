@@ -23,12 +23,11 @@ from levelprox._validation import finite, whole
 from levelprox.backends.partition import ComputeStatistics, Partition, SetForm, T, Transform, Work
 from levelprox.backends.partitioned import Evaluation, PartitionedSource
 from levelprox.backends.query import PartialSums
-from levelprox.designs._base import Design
+from levelprox.designs import Design
 from levelprox.designs.chunked import Chunked
 from levelprox.designs.column_view import ColumnCache, DeferredDesign
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import check_weights
-from levelprox.losses._base import vector
+from levelprox.losses import check_weights, vector
 
 #: Called as progress(chunks read in this pass, chunks, what for).
 Progress = Callable[[int, int, str], None]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Features, Vector
 from levelprox._validation import check_labels
-from levelprox.designs import Design, RunningMoments, ScaledDesign
-from levelprox.designs._base import check_finite
+from levelprox.designs import Design, RunningMoments, ScaledDesign, check_finite
 from levelprox.designs.dense import DenseDesign
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss

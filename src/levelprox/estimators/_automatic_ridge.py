@@ -35,8 +35,7 @@ from levelprox.losses import Logistic
 from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import Newton
-from levelprox.objectives import LinearModel, Model, MultinomialModel
-from levelprox.objectives._base import Curved
+from levelprox.objectives import Curved, LinearModel, Model, MultinomialModel
 from levelprox.objectives.model import Point
 from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import SubsetProblem

@@ -18,8 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from levelprox._typing import Rows, Vector
 from levelprox._validation import option, real
-from levelprox.backends import RemoteObjective, source_of
-from levelprox.backends._base import DataSource
+from levelprox.backends import DataSource, RemoteObjective, source_of
 from levelprox.backends.array_namespace import array_namespace, on_device
 from levelprox.backends.partition import Form, Statistics
 from levelprox.designs import Design, as_design, is_dask, is_on_device, is_remote, library_of

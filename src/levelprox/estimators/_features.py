@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from levelprox._typing import FloatArray, Mask, Names, Vector
 from levelprox._validation import as_array, finite, real, real_array
 from levelprox.constraints.costs import checked_costs
-from levelprox.designs import Design, RunningMoments, ScaledDesign, SparseDesign, as_design
-from levelprox.designs._base import column_name
+from levelprox.designs import Design, RunningMoments, ScaledDesign, SparseDesign, as_design, column_name
 from levelprox.designs.moments import moments_of
 from levelprox.exceptions import InvalidInputError, NumericalError
 from levelprox.projection import products_above

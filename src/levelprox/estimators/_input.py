@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._typing import Vector
 from levelprox._validation import as_array, finite, is_missing, is_number, real_array
-from levelprox.designs import Design, as_design, is_remote, library_of
-from levelprox.designs._base import column_name, rounding
+from levelprox.designs import Design, as_design, column_name, is_remote, library_of, rounding
 from levelprox.estimators._parameters import Parameters
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights

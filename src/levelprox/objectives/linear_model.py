@@ -18,8 +18,7 @@ from levelprox._typing import Vector
 from levelprox._validation import finite
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, loss_by_name
-from levelprox.losses._base import vector
+from levelprox.losses import Loss, loss_by_name, vector
 from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
 from levelprox.objectives.linear_margins import LinearMargins, Subgradients, largest_eigenvalue
 from levelprox.objectives.model import Ridge, relative_weights

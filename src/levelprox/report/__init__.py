@@ -1,7 +1,6 @@
 """Reports: displays, summaries, HTML pages and progress."""
 
-from levelprox.report._convergence_display import ConvergenceDisplay
-from levelprox.report._cv_display import CVDisplay
+from levelprox.report._fit_displays import ConvergenceDisplay, CVDisplay
 from levelprox.report._path_display import PathDisplay
 from levelprox.report.model_summary import ModelSummary
 from levelprox.report.page import page, write_page

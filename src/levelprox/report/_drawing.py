@@ -16,6 +16,13 @@ from levelprox.exceptions import InvalidInputError
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C564B")
 INK, GREY, PALE = "#333333", "#8A8A8A", "#CFCFCF"
 SMALL = 8.5  # font size in points, of labels at lines
+#: Phases of a search for features: name in legends, and colour.
+PHASES = {
+    "forward": ("forward selection", COLOURS[5]),
+    "continuation": ("continuation", COLOURS[2]),
+    "exchanges": ("swaps", COLOURS[0]),
+    "proof": ("proof", COLOURS[1]),
+}
 
 
 def new_axes(ax: Any, heights: Sequence[float] = (1.0,), size: tuple[float, float] = (7.0, 4.3)) -> list[Any]:
@@ -248,3 +255,18 @@ def where_used(values: Vector) -> Vector:
     near[:-1] |= used[1:]
     near[1:] |= used[:-1]
     return np.where(near, values, np.nan)
+
+
+def span_of(values: Vector) -> tuple[float, float]:
+    """Return the least and greatest finite value, apart if they are equal."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    half = 0.5 * (abs(low) or 1.0) * (high - low <= 1e-12 * abs(low))
+    return low - half, high + half
+
+
+def without_one_fold(scores: Vector, folds: Vector) -> Vector:
+    """Clip the scores to the range of the folds without the one farthest from their median."""
+    off = np.abs(folds - np.median(folds, axis=1, keepdims=True))
+    rest = np.sort(np.take_along_axis(folds, np.argsort(off, axis=1)[:, :-1], axis=1), axis=1)
+    return np.clip(scores, rest[:, 0], rest[:, -1])
