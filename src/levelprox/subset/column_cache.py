@@ -7,7 +7,7 @@ on k: they are kept with the design and are freed with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
@@ -166,21 +166,26 @@ class HessianColumns:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Vector, Vector]] = {}
 
-    def __call__(self, features: Features) -> Matrix:
-        """Return the columns of these features, of shape (d, features.size)."""
-        return np.array([self._known[j][1] for j in features.tolist()]).T
+    def __call__(
+        self, features: Features, bend: Vector, change: float, compute: Callable[[Features], Matrix]
+    ) -> Matrix:
+        """Return the columns of some features, of shape (d, features.size).
 
-    def missing(self, features: Features, bend: Vector, change: float) -> Features:
-        """Return the features without a column for these curvatures, or for some that differ by a share `change`."""
+        Those that are not known for these curvatures, or for some that differ by a share of at most `change`, are
+        computed.
+        """
         known = self._known
         if sum(column.size for _, column in known.values()) > _KEPT_HESSIAN_NUMBERS:
             known.clear()
         near = {id(old): is_near(old, bend, change) for old, _ in known.values()}
-        return np.array([j for j in features if j not in known or not near[id(known[j][0])]], np.intp)
-
-    def add(self, features: Features, bend: Vector, columns: Matrix) -> None:
-        """Keep the columns of some features."""
-        self._known.update((j, (bend, column)) for j, column in zip(features.tolist(), columns.T, strict=True))
+        missing = [j for j in features.tolist() if j not in known or not near[id(known[j][0])]]
+        if missing:
+            new = compute(np.array(missing, np.intp))
+            known.update((j, (bend, column)) for j, column in zip(missing, new.T, strict=True))
+        columns = np.array([known[j][1] for j in features.tolist()]).T
+        if change > 0:  # columns of several fits
+            columns[features] = (columns[features] + columns[features].T) / 2
+        return columns
 
 
 def is_near(old: Vector, new: Vector, change: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -33,8 +33,7 @@ _CHEAP_SHARE = 8  # times the coordinates of a fit: up to so many the whole Hess
 _CHEAP_MULTIPLICATIONS = 10**9  # of a whole Hessian of many classes, where columns take longer
 _EXPENSIVE_ENTRIES = 2**24  # stored of X, from which on columns of the Hessian are kept
 _CURVATURE_CHANGE = 0.1  # share of the curvature of the samples by which estimates of swaps may be off
-#: Swaps that are tried for one that lowers ψ.
-TRIES = 8
+TRIES = 8  # swaps that are tried for one that lowers ψ
 _SEARCH_FACTOR_WORK = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more swaps are tried
 _ROUGH_GRADIENT_SHARE = 1e-3  # of the gradient of the null fit
 _ROUGH_KERNEL_COORDINATES = 150  # of a softmax model: beyond them rough fits need no kernel
@@ -69,14 +68,13 @@ class SecondOrder:
         self.refits = Refits(problem, how, columns)
         self.n_grad = 0
         self._hessian_columns = HessianColumns()
+        stored = self.objective.design.stored if isinstance(self.objective, LinearModel) else 0
+        self._keeps_columns = stored >= _EXPENSIVE_ENTRIES
         self._own: tuple[Vector, Matrix] | None = None
 
     def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
-        """Return second-order estimates at a fit.
-
-        Unless they have to be exact, curvatures of a fit nearby serve for data whose passes take long.
-        """
-        change = 0.0 if exact or not self._is_expensive() else _CURVATURE_CHANGE
+        """Return second-order estimates at a fit; unless `exact`, of large data with curvatures of a fit nearby."""
+        change = 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE
         bend = self._bend(fit)
         if self._own is None or not is_near(self._own[0], bend, change):
             self._own = bend, self.objective.feature_hessians_of(fit.margins)
@@ -147,43 +145,23 @@ class SecondOrder:
 
     def outside(self, fit: Fit) -> Mask:
         """Return which features are not in a fit and have a column that is not zero."""
-        size = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1)
-        outside: Mask = size > 0
+        outside: Mask = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1) > 0
         outside[fit.features] = False
         return outside
 
     def columns_of(self, fit: Fit, change: float = 0.0) -> Matrix:
-        """Return the columns of ∇²ψ that belong to the fit.
-
-        Columns that are known for the same curvature, or for one that differs by a share of at most `change`, are not
-        computed again.
-        """
-        features, n_outputs = fit.features, self.problem.n_outputs
-        changes = self.objective.self_concordance > 0 or n_outputs > 1
+        """Return the columns of ∇²ψ that belong to the fit; curvatures may differ by a share of at most `change`."""
+        features, changes = fit.features, self.objective.self_concordance > 0 or self.problem.n_outputs > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
-        if changes and not self._is_expensive():
-            self.n_grad += features.size * n_outputs
+        if changes and not self._keeps_columns:
             return self._cross(fit.margins, features)
-        known, bend = self._hessian_columns, self._bend(fit)
-        missing = known.missing(features, bend, change)
-        if missing.size:
-            self.n_grad += missing.size
-            known.add(missing, bend, self._cross(fit.margins, missing))
-        columns = known(features)
-        if change > 0:  # columns of several fits
-            columns[features] = (columns[features] + columns[features].T) / 2
-        return columns
-
-    def _is_expensive(self) -> bool:
-        """Return whether a pass over X takes so long that columns of the Hessian are kept."""
-        linear = isinstance(self.objective, LinearModel) and self.problem.n_outputs == 1
-        return linear and cast(LinearModel, self.objective).design.stored >= _EXPENSIVE_ENTRIES
+        return self._hessian_columns(features, self._bend(fit), change, partial(self._cross, fit.margins))
 
     def _bend(self, fit: Fit) -> Vector:
         """Return what ∇²ψ depends on at a fit; empty where it is the same everywhere."""
-        if self.objective.self_concordance == 0 and self.problem.n_outputs == 1:
+        if self.objective.self_concordance == 0:
             return np.empty(0)
         return self.objective.bend_of(fit.margins, True) if isinstance(self.objective, LinearModel) else fit.margins
 
@@ -191,15 +169,14 @@ class SecondOrder:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
         d, n_outputs = self.problem.dimension, self.problem.n_outputs
         if self.objective.only_contrasts and n_outputs > MANY_CLASSES:  # each column takes a call for each class
-            return (
-                d <= _CHEAP_SHARE * fit.x.size
-                and self.objective.n_margins // n_outputs * d**2 <= _CHEAP_MULTIPLICATIONS
-            )
+            multiplications = self.objective.n_margins // n_outputs * d**2
+            return d <= _CHEAP_SHARE * fit.x.size and multiplications <= _CHEAP_MULTIPLICATIONS
         return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
 
     def _cross(self, margins: Vector, features: Features) -> Matrix:
         """Return the columns of ∇²ψ that belong to some features."""
         objective, count = self.objective, features.size * self.problem.n_outputs
+        self.n_grad += count
         if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
             return objective.cross_hessian_of(margins, self._timed(self.refits.columns.moves(features)), count, True)
         columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))

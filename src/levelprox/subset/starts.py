@@ -109,12 +109,6 @@ def forward(
     return chosen
 
 
-def _largest(values: Vector, count: int) -> Features:
-    """Return where the largest values are, the largest first."""
-    top = np.argpartition(values, -count)[-count:] if count < values.size else np.arange(values.size)
-    return top[np.argsort(-values[top], kind="stable")]
-
-
 def has_parabolas(problem: FeatureProblem) -> bool:
     """Return whether second-order models over all features are cheap, and say something."""
     objective = problem.objective
@@ -320,8 +314,9 @@ def _most_useful(swaps: SwapSearch, null: Fit, length: int) -> Features:
 
 def _largest(gain: Vector, count: int) -> Features:
     """Return the features that gain most, and more than nothing."""
-    some = np.argsort(-gain, kind="stable")[:count]
-    return some[gain[some] > 0]
+    least = np.partition(gain, -count)[-count] if count < gain.size else -np.inf
+    some = np.flatnonzero((gain >= least) & (gain > 0))
+    return some[np.argsort(-gain[some], kind="stable")[:count]]
 
 
 def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit) -> SwapSearch:
