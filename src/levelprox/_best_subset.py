@@ -222,7 +222,7 @@ def guided_subset(
 
     with (
         limited(seconds),
-        one_blas_thread(not remote),
+        one_blas_thread(),
         open_checkpoint(checkpoint, resume, identity, KINDS) as saved,
     ):
         searched, search = problem, cast(Search, RemoteSearch(tol, bool(prove), begin))

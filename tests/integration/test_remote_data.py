@@ -438,8 +438,17 @@ def test_stopped_by_the_callback_or_the_clock(place: Place) -> None:
 
 def test_interrupted_while_models_are_searched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a search on a second-order model ends the whole search, which keeps its best."""
-    search = remote_search.SmoothSearch
+    search, by_model = remote_search.SmoothSearch, remote_search.SecondOrderModel
     monkeypatch.setattr(search, "begin", _interrupted_after(search.begin), raising=True)
+    regressor: Any = SparseRegressor(n_features=2)
+    with pytest.raises(KeyboardInterrupt, match="Interrupted"):
+        regressor.fit(place.put(X), place.rows(X[:, 0] + 0.1 * Y))
+    assert regressor.status_ is Status.INTERRUPTED
+
+    def interrupted(self: Any, k: int, kept: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(by_model, "best", interrupted)
     model = SparseClassifier(n_features=2)
     with pytest.raises(KeyboardInterrupt, match="Interrupted"):
         model.fit(place.put(X), place.rows(Y))
@@ -463,13 +472,16 @@ def _interrupted_after(begin: Callable[..., Any]) -> Callable[..., Any]:
 def test_searches_on_models_do_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends short there is reported once, at the end of the search."""
     search = remote_search.SmoothSearch.finish
+    ended = []
 
     def short(self: Any, *given: Any) -> Any:
         warnings.warn("of a model", ConvergenceWarning, stacklevel=1)
+        ended.append(self)
         return search(self, *given)
 
     monkeypatch.setattr(remote_search.SmoothSearch, "finish", short)
-    assert SparseClassifier(n_features=2).fit(in_chunks(X), Y).status_ is Status.SOLVED
+    assert SparseRegressor(n_features=2).fit(in_chunks(X), X[:, 0] + 0.1 * Y).status_ is Status.SOLVED
+    assert ended
 
 
 def twelve_columns() -> tuple[np.ndarray, np.ndarray]:

@@ -322,12 +322,12 @@ class RemoteObjective(Curved):
         kind: Any = "convex" if convex else "exact"
         return _there(self.evaluate(self._query(z, diagonal=kind)).diagonal)
 
-    def second_order(self, x: Vector, gradient: Vector) -> LinearModel:
+    def second_order(self, x: Vector, gradient: Vector, hessian: Matrix | None = None) -> LinearModel:
         """Return the second-order model of ψ at x as a least-squares problem, a sample for each curved direction.
 
         ⟨∇ψ, u − x⟩ + ½ (u − x)'∇²ψ(u − x)  =  ½ ‖Ru − (Rx − R⁻ᵀ∇ψ)‖² + const,      ∇²ψ = R'R
         """
-        values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True))
+        values, vectors = np.linalg.eigh(self.hessian_of(self.margins(x), True) if hessian is None else hessian)
         kept = values > _FLAT_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
         # ψ of the squared loss is the mean of r², not half their sum.
         size, along = np.sqrt(values[kept] * max(np.count_nonzero(kept), 1) / 2), vectors[:, kept].T

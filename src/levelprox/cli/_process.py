@@ -116,6 +116,8 @@ _ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, Imp
 #: Options of parameters of Python that messages name.
 _OPTIONS = {
     "n_features": "--features",
+    "sample_weight": "--weight",
+    "tol": "--tol",
     "max_iter": "--max-iter",
     "time_limit": "--time-limit",
     "feature_weight": "--feature-weight",
@@ -130,6 +132,9 @@ _OPTIONS_WITH_VALUE = {
     "resume": "--resume",
     "criterion": "--criterion",
     "ridge": "--ridge",
+    "loss": "--loss",
+    "level": "--level",
+    "multi_class": "--multi-class",
 }
 
 

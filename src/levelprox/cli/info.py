@@ -93,7 +93,9 @@ def _run(text: str) -> dict[str, str]:
 
 def _data(file: Path, how: Any, json: bool, warned: list[str]) -> None:
     kind = format_of_file(file, how)
-    facts = _of_table(file, kind, how) if kind in ("csv", "tsv", "parquet") else _of_matrix(read(file, how))
+    from levelprox.io.data import MATRIX_FORMATS
+
+    facts = _of_matrix(read(file, how)) if kind in MATRIX_FORMATS else _of_table(file, kind, how)
     if json:
         print_json({"command": "info", "kind": "data", "format": kind, "path": file, **facts, "warnings": warned})
         return

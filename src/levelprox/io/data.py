@@ -20,6 +20,8 @@ from levelprox.io.preprocessing import Impute, Preprocessing, texts
 from levelprox.io.table import Table, listed, read_csv, read_parquet
 
 Format = Literal["libsvm", "csv", "tsv", "parquet", "npz"]
+#: Formats of a matrix; the others are tables with named columns.
+MATRIX_FORMATS = ("libsvm", "npz")
 
 #: Kinds of files by the endings of their names.
 ENDINGS: dict[str, Format] = {
@@ -223,7 +225,7 @@ def read_data(
     """
     how = Reading(target) if how is None else how
     kind = how.format or format_of(path)
-    if kind in ("libsvm", "npz") and (how.categorical or how.impute):
+    if kind in MATRIX_FORMATS and (how.categorical or how.impute):
         given = Parameter("categorical" if how.categorical else "impute")
         hint = Hint((given, f" is for tables (CSV, TSV or Parquet), and this is {kind}"))
         raise InvalidInputError(f"{shown(path)}: ", hint)

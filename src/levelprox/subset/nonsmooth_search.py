@@ -95,7 +95,11 @@ class NonsmoothSearch(Search):
         everything = np.arange(self.problem.n_features)
         if self.problem.n_counted <= self.k and self.problem.allows(everything):
             self._keep(self._fitted_once(everything, self.best))
-            self.multiplier, self.complete = 0.0, True
+            self.complete = True
+            if getattr(self.best, "error", math.inf) <= self.resolution:
+                self.multiplier = 0.0
+            elif isinstance(self.best, ExactFit):  # nothing is shown of features that are left out
+                self.best = self.best.without_zeros(self.problem)
             return None
         if self.k > 0 and not self._is_perfect():
             start, counted = self.start, self.problem.counted(everything)

@@ -1,16 +1,19 @@
 """The search for remote data: swaps on second-order models, and refits on the data in rounds.
 
 A search tries thousands of swaps, too many for a cluster or a pass over a file. But over a few hundred candidates C the
-second-order model of ψ at a fit is known after one round, and is a least-squares problem
-(`RemoteObjective.second_order`). So the whole search for the best k of C (smooth_search.py) runs on that, in this
-process. Its set is refitted on the data; if ψ has fallen, the gradient over all features gives the next candidates. For
-the squared loss the model is ψ itself over C; for others it is as good as the fit is near.
+second-order model of ψ at a fit is known after one round, and the best k of C are found from its matrix in this process
+(`kernels/algorithms/gram_search.hpp`). They are refitted on the data; if ψ has fallen, the gradient over all features
+gives the next candidates. For the squared loss the model is ψ itself over C, and the search of smooth_search.py shows
+that no swap lowers it; for others the model is as good as the fit is near. Where it does not find a lower set, ψ itself
+is evaluated after the most promising swaps, many in a round.
 
 Starts: the null fit, and a continuation in the threshold, as with data in memory.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import warnings
 from collections.abc import Generator, Iterator
@@ -19,8 +22,8 @@ from typing import cast
 
 import numpy as np
 
-from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends import RemoteObjective
+from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox.backends import Query, RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import Context
@@ -32,12 +35,14 @@ from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
 from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.starts import search_by_model
 from levelprox.subset.swaps import Addition
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
-_MODELS_PER_START = 20
+_MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 2
 _FLAT_SHARE = 1e-9  # of its curvature: the rest of a candidate that is almost a combination of the others
-_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 10, 2  # of those that a model predicts to gain
+_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model predicts to gain
+_SWAPS_PER_ROUND, _SWAPS_REFITTED = 32, 4  # for which ψ is evaluated at once; of these, refitted
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model
 
@@ -50,6 +55,100 @@ class RemoteFit(Fit):
     def gradient(self) -> Vector:
         """∇ψ over all features."""
         return self.margins
+
+
+class SecondOrderModel:
+    """The second-order model of ψ at a fit, over candidates C that contain the features S of the fit.
+
+    With K = (H_SS)⁻¹, x* = x_S − K g_S minimises it over S. Without feature i the others move by −K_i x*_i/K_ii, which
+    costs x*_i²/(2 K_ii); candidate j then gains its slope squared over twice what is left of its curvature.
+
+    Parameters
+    ----------
+    fit : RemoteFit
+    candidates : ndarray of int
+        C, sorted.
+    hessian : ndarray of shape (|C|, |C|)
+        H, at the fit.
+    """
+
+    def __init__(self, fit: RemoteFit, candidates: Features, hessian: Matrix) -> None:
+        self.fit, self.candidates, self.hessian = fit, candidates, hessian
+        self.gradient = fit.gradient[candidates]
+        self.places = np.searchsorted(candidates, fit.features)
+        self.x = np.zeros(candidates.size)
+        self.x[self.places] = fit.x
+
+    def best(self, k: int, kept: Features) -> Features | None:
+        """Return the best k candidates besides those that are kept; None where there is no minimum."""
+        search = search_by_model(self.gradient, self.hessian, self.x, np.searchsorted(self.candidates, kept))
+        if search is None:
+            return None
+        begin = self.places.tolist() if self.fit.features.size - kept.size == k else None
+        return self.candidates[search.best(k, begin)]
+
+    def minimum(self, features: Features) -> RemoteFit:
+        """Return the minimum over some of the candidates, the others being zero."""
+        S = np.searchsorted(self.candidates, features)
+        begin = np.zeros(self.x.size)
+        begin[S] = self.x[S]
+        slope = self.gradient + self.hessian @ (begin - self.x)
+        values = begin[S] - np.linalg.pinv(self.hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
+        return RemoteFit(features, values, math.inf, np.empty(0))
+
+    @functools.cached_property
+    def _inverse(self) -> Matrix:
+        """K."""
+        inverse = np.linalg.pinv(self.hessian[np.ix_(self.places, self.places)], hermitian=True)
+        return np.asarray(inverse, np.float64)
+
+    @functools.cached_property
+    def _moved(self) -> Matrix:
+        """K H_Sj of every candidate j, in rows: by how much the features of the fit move for it."""
+        return self.hessian[:, self.places] @ self._inverse
+
+    @functools.cached_property
+    def _slopes(self) -> Vector:
+        """The gradient at x*."""
+        return self.gradient - self._moved @ self.gradient[self.places]
+
+    @functools.cached_property
+    def _left(self) -> Vector:
+        """What the features of the fit leave of each curvature."""
+        left: Vector = np.diagonal(self.hessian) - np.sum(self._moved * self.hessian[:, self.places], axis=1)
+        return left
+
+    def _gain(self, slope: Matrix, left: Matrix) -> Matrix:
+        bends = left > _FLAT_SHARE * np.diagonal(self.hessian)
+        gain: Matrix = np.where(bends, slope**2 / (2 * np.where(bends, left, 1.0)), 0.0)
+        gain[..., self.places] = 0.0
+        return gain
+
+    def best_addition(self, signs: Mask) -> int | None:
+        """Return the candidate that gains most, if any does; those with a sign only upwards."""
+        slope = np.where(signs[self.candidates], np.minimum(self._slopes, 0.0), self._slopes)
+        gain = self._gain(slope, self._left)
+        best = int(np.argmax(gain))
+        return int(self.candidates[best]) if gain[best] > 0 else None
+
+    def swaps(self, leaves: Mask, most: int) -> Iterator[RemoteFit]:
+        """Yield the minimum after each swap, those first that lower the model most, of features that may leave."""
+        S, K, moved = self.places, self._inverse, self._moved
+        own, fitted = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), self.x[S] - K @ self.gradient[S]
+        slope = self._slopes[None, :] - (fitted / own)[:, None] * moved.T
+        left = self._left[None, :] + (moved**2 / own).T
+        gain = self._gain(slope, left)
+        change = np.where(gain > 0, (fitted**2 / (2 * own))[:, None] - gain, math.inf)
+        change[~leaves] = math.inf
+        for place in np.argsort(change, axis=None, kind="stable")[:most]:
+            i, j = np.unravel_index(place, change.shape)
+            if not math.isfinite(change[i, j]):
+                return
+            step = -slope[i, j] / left[i, j]
+            values = fitted - K[:, i] * (fitted[i] / own[i]) - step * (moved[j] - K[:, i] * (moved[j, i] / own[i]))
+            at = np.searchsorted(features := np.delete(self.fit.features, i), self.candidates[j])
+            x = np.insert(np.delete(values, i), at, step)
+            yield RemoteFit(np.insert(features, at, self.candidates[j]), x, math.inf, np.empty(0))
 
 
 @dataclass(eq=False)
@@ -76,7 +175,8 @@ class RemoteSearch(Search):
         self.n_grad, self.n_refits = 2 if unpenalized.size else 1, 0
         self.best = RemoteFit(unpenalized, self.null.x[unpenalized], self.null.psi, self.null.gradient)
         self.shown = 0  # swaps that were shown not to improve the best fit
-        self.next: int | None = None  # the feature that would be added next, by the last model
+        self.model: SecondOrderModel | None = None  # the last one
+        self.visited: set[bytes] = set()  # sets of features at whose fits there was a model
         self.addition: Addition | None = None
         return self.best
 
@@ -108,7 +208,7 @@ class RemoteSearch(Search):
             yield from self._best_of_continuation(null, self.best)
 
     def _best_of_continuation(self, null: RemoteFit, direct: RemoteFit) -> Iterator[RemoteFit]:
-        """Yield the best of the sets that a continuation in the threshold passes."""
+        """Yield the best of the sets that a continuation in the threshold passes, from which no swaps began."""
         start = Iterate(self.whole(null), null.psi, null.gradient, step=1 / self.objective.curvature)
         at = replace(start, x=self.whole(direct), psi=direct.psi, gradient=direct.gradient)
         found, seen = [], {direct.features.tobytes()}
@@ -119,65 +219,74 @@ class RemoteSearch(Search):
             self.monitor.check()
             if features.tobytes() not in seen:
                 seen.add(features.tobytes())
-                found.append(self._fitted(features, _point(features, end.x)))
-        if found:
-            yield min(found, key=lambda fit: fit.psi)
+                rough = self._minimised(_point(features, end.x), _ROUGH_TOL)
+                found.append(RemoteFit(features, rough.x, rough.psi, np.empty(0)))
+        most = 1 if self.objective.loss.constant_curvature else _STARTS_OF_CONTINUATION
+        for best in sorted(found, key=lambda fit: fit.psi)[:most]:
+            if best.features.tobytes() not in self.visited:
+                yield self._fitted(best.features, best)
 
     def _improve(self, fit: RemoteFit) -> None:
         """Take swaps on one model after another, for as long as ψ falls."""
         self._keep(fit)
         for _ in range(_MODELS_PER_START):
-            self.monitor.check()
-            candidates = self._candidates(fit)
-            found, shown = self._best_of(candidates, fit)
+            self.visited.add(fit.features.tobytes())
+            model = self._model_at(fit)
+            found, shown = self._best_of(model)
             new = fit if np.array_equal(found.features, fit.features) else self._fitted(found.features, found)
             if new is fit and shown:
                 self.shown = shown if fit is self.best else self.shown
                 return
             if not _lowers(new, fit):
-                new = self._swapped(candidates, fit)
+                new = self._swapped(model)
             if not _lowers(new, fit) or not self.monitor.may_swap():
+                return
+            if new.features.tobytes() in self.visited:
                 return
             self.monitor.step += 1
             fit = new
             self._keep(fit)
 
-    def _swapped(self, candidates: Features, fit: RemoteFit) -> RemoteFit:
-        """Return the first of the most promising swaps that lowers ψ; else the same fit.
+    def _model_at(self, fit: RemoteFit) -> SecondOrderModel:
+        """Return the second-order model at a fit over its features and the most promising others; one round."""
+        self.monitor.check()
+        if self.model is None or self.model.fit is not fit:
+            candidates = self._candidates(fit)
+            part = self.objective.restrict(candidates)
+            hessian = part.hessian_of(part.margins(self.whole(fit)[candidates]), True)
+            self.model = SecondOrderModel(fit, candidates, hessian)
+        return self.model
+
+    def _swapped(self, model: SecondOrderModel) -> RemoteFit:
+        """Return a fit after one of the most promising swaps that lowers ψ; else the same fit.
 
         Far from the fit the model is not ψ: what it ranks first may not be best, but is seldom far from it.
         """
-        problem = self.problem
-        inside = problem.counted(fit.features)
-        if not inside.size or np.any(problem.must_be_nonnegative()):
+        problem, fit = self.problem, model.fit
+        counted = problem.counts(fit.features)
+        inside = int(np.count_nonzero(counted))
+        if not inside or np.any(problem.must_be_nonnegative()):
             return fit
-        part, x = self.objective.restrict(candidates), self.whole(fit)[candidates]
-        hessian, gradient = part.hessian_of(part.margins(x), True), fit.gradient[candidates]
-        predicted = _predicted_changes(hessian, gradient, x, candidates, fit)
-        predicted[~problem.counts(fit.features)] = math.inf
-        most = max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside.size)
-        for place in np.argsort(predicted, axis=None, kind="stable")[:most]:
-            out, into = np.unravel_index(place, predicted.shape)
-            if not math.isfinite(predicted[out, into]):
-                break
-            features = np.sort(np.append(np.delete(fit.features, out), candidates[into])).astype(np.intp)
-            near = self._by_model(candidates, hessian, gradient, x, features)
-            if self._minimised(near, _ROUGH_TOL).psi < fit.psi:
-                new = self._fitted(features, near)
-                if _lowers(new, fit):
-                    return new
+        swaps = model.swaps(counted, max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside))
+        while some := list(itertools.islice(swaps, _SWAPS_PER_ROUND)):
+            self.monitor.check()
+            values = self._values(some)
+            for place in np.argsort(values, kind="stable")[:_SWAPS_REFITTED]:
+                near = replace(some[place], psi=float(values[place]))
+                if near.psi < fit.psi or self._minimised(near, _ROUGH_TOL).psi < fit.psi:
+                    new = self._fitted(near.features, near)
+                    if _lowers(new, fit):
+                        return new
         return fit
 
-    def _by_model(
-        self, candidates: Features, hessian: Matrix, gradient: Vector, x: Vector, features: Features
-    ) -> RemoteFit:
-        """Return the minimum of a second-order model over some of its features, the others being zero."""
-        S = np.searchsorted(candidates, features)
-        begin = np.zeros(x.size)
-        begin[S] = x[S]
-        slope = gradient + hessian @ (begin - x)
-        values = begin[S] - np.linalg.pinv(hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
-        return RemoteFit(features, values, math.inf, np.empty(0))
+    def _values(self, points: list[RemoteFit]) -> Vector:
+        """Return ψ at some points; one round."""
+        used = np.unique(np.concatenate([point.features for point in points])).astype(np.intp)
+        whole = np.zeros((len(points), used.size))
+        for row, point in zip(whole, points, strict=True):
+            row[np.searchsorted(used, point.features)] = point.x
+        values = self.objective.evaluate(Query(used, tuple(whole))).values
+        return np.where(np.isnan(values), math.inf, values)
 
     def _candidates(self, fit: RemoteFit) -> Features:
         """Return the features of a fit, and the most promising others."""
@@ -193,23 +302,32 @@ class RemoteSearch(Search):
         gains: Vector = np.where(squares > 0, slope**2 / np.where(squares > 0, squares, 1.0), 0.0)
         return gains
 
-    def _best_of(self, candidates: Features, fit: RemoteFit) -> tuple[RemoteFit, int]:
-        """Return the best k of the candidates by the second-order model at a fit, and swaps shown not to help."""
-        problem, ctx = self.problem, self.monitor.ctx
+    def _best_of(self, model: SecondOrderModel) -> tuple[RemoteFit, int]:
+        """Return the best k of the candidates by a model, and how many swaps are shown not to help."""
+        problem = self.problem
+        signs = problem.must_be_nonnegative()[model.candidates]
+        found = None if np.any(signs) else model.best(self.k, problem.unpenalized)
+        if np.any(signs) or self.objective.loss.constant_curvature:
+            return self._searched(model, signs, found)
+        if found is None:
+            return model.fit, 0
+        return model.minimum(found), 0
+
+    def _searched(self, model: SecondOrderModel, signs: Mask, start: Features | None) -> tuple[RemoteFit, int]:
+        """Return the result of a search as in memory on a model, from given features or its own starts."""
+        problem, ctx, candidates = self.problem, self.monitor.ctx, model.candidates
         assert ctx is not None
-        part = self.objective.restrict(candidates)
-        model = part.second_order(self.whole(fit)[candidates], fit.gradient[candidates])
-        signs = problem.must_be_nonnegative()[candidates]
         keep = np.flatnonzero(~problem.counts(candidates))
-        small = SubsetProblem(model, self.k, keep, signs if np.any(signs) else None)
+        samples = self.objective.restrict(candidates).second_order(model.x, model.gradient, model.hessian)
+        small = SubsetProblem(samples, self.k, keep, signs if np.any(signs) else None)
+        begin = None if start is None else np.searchsorted(candidates, start)
         with warnings.catch_warnings():  # a model that is not solved to the end is no news to the user
             warnings.simplefilter("ignore")
-            found = ctx.run("model", SmoothSearch(self.tol), small)
+            found = ctx.run("model", SmoothSearch(self.tol, start=begin), small)
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         self.monitor.check()
         features = problem.with_unpenalized(candidates[found.support])
-        self.next = None if found.addition is None else int(candidates[found.addition])
         exact = self.objective.loss.constant_curvature and found.swaps.proved
         return _point(features, problem.spread(candidates, found.x)), found.swaps.total if exact else 0
 
@@ -217,6 +335,9 @@ class RemoteSearch(Search):
         """Minimise ψ over some features, where the data are, from the coefficients of another fit."""
         begin = RemoteFit(features, self.whole(near)[features], near.psi, near.margins)
         end = self._minimised(begin, self.tol)
+        if not end.psi < self.null.psi:  # far out the loss may have no curvature; the null fit is a point of every set
+            other = self._minimised(replace(begin, x=self.null.x[features]), self.tol)
+            end = other if other.psi < end.psi else end
         self.n_refits, self.n_grad = self.n_refits + 1, self.n_grad + 1
         self.monitor.n_refits = self.n_refits
         return RemoteFit(features, end.x, *self.objective.value_and_gradient(self.problem.spread(features, end.x)))
@@ -234,9 +355,9 @@ class RemoteSearch(Search):
 
     def _best_addition(self, fit: RemoteFit) -> Addition:
         """Return what the most promising further feature gains, refitted."""
-        self._best_of(self._candidates(fit), fit)
-        gain, feature = 0.0, self.next
-        if feature is not None and feature not in fit.features:
+        feature = self._model_at(fit).best_addition(self.problem.must_be_nonnegative())
+        gain = 0.0
+        if feature is not None:
             gain = fit.psi - self._fitted(np.union1d(fit.features, [feature]).astype(np.intp), fit).psi
         outside = self.problem.n_counted - self.problem.counted(self.problem.support(self.whole(fit))).size
         return (
@@ -273,22 +394,3 @@ def _point(features: Features, x: Vector) -> RemoteFit:
 
 def _lowers(new: Fit, fit: Fit) -> bool:
     return new.psi < fit.psi - _LOWER_SHARE * abs(fit.psi)
-
-
-def _predicted_changes(hessian: Matrix, gradient: Vector, x: Vector, candidates: Features, fit: Fit) -> Matrix:
-    """Return what swapping each feature of a fit (rows) for each candidate (columns) changes ψ by, by its model.
-
-    Without feature i the others move by −K_i x_i/K_ii, K = H_SS⁻¹, at the cost of x_i²/(2K_ii); candidate j then gains
-    its slope squared over twice what is left of its curvature.
-    """
-    S = np.searchsorted(candidates, fit.features)
-    K = np.linalg.pinv(hessian[np.ix_(S, S)], hermitian=True)
-    own, across = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), hessian[:, S]
-    moved = across @ K  # of every candidate, in units of the features of the fit
-    slope = gradient[None, :] - (x[S] / own)[:, None] * moved.T
-    left = np.diagonal(hessian)[None, :] - np.sum(moved * across, axis=1)[None, :] + (moved**2 / own).T
-    bends = left > _FLAT_SHARE * np.diagonal(hessian)
-    gain = np.where(bends, slope**2 / (2 * np.where(bends, left, 1.0)), 0.0)
-    change: Matrix = (x[S] ** 2 / (2 * own))[:, None] - gain
-    change[:, S] = math.inf
-    return change

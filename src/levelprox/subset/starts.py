@@ -241,8 +241,12 @@ def _with_ridge(
 
 def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:
     """Return what searches by the second-order model at x with margins z; None where it is no parabola."""
-    objective, kept = cast(LinearModel, problem.objective), problem.unpenalized
-    gradient, hessian = objective.gradient_of(z), _hessian(problem, z)
+    objective = cast(LinearModel, problem.objective)
+    return search_by_model(objective.gradient_of(z), _hessian(problem, z), x, problem.unpenalized)
+
+
+def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features) -> _kernels.GramSearch | None:
+    """Return what searches by a second-order model at x; None where it is no parabola."""
     diagonal = np.diagonal(hessian)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
         return None
