@@ -52,11 +52,6 @@ class Column:
         rows = np.flatnonzero(move) if move.ndim == 1 else np.arange(move.shape[0])
         return cls(move[rows], rows.astype(np.int64)) if rows.size < _SPARSE_SHARE * move.shape[0] else cls(move)
 
-    @property
-    def size(self) -> int:
-        """How many numbers are kept."""
-        return self.values.size + (0 if self.rows is None else self.rows.size)
-
     def dense(self, n: int) -> Vector:
         """Return the column with all of its n entries."""
         if self.rows is None:
@@ -142,13 +137,13 @@ class Columns:
         for j in [j for j in self.known if j not in wanted]:
             if self.kept + numbers <= self._most:
                 return
-            self.kept -= sum(column.size for column in self.known.pop(j))
+            self.kept -= sum(column.values.size for column in self.known.pop(j))
 
     def _look_up(self, missing: list[int]) -> None:
         n_outputs, moves = self.objective.n_outputs, self._moves_of_samples(np.array(missing, np.intp))
         for j in missing:
             self.known[j] = [Column.of(move) for move in islice(moves, n_outputs)]
-            self.kept += sum(column.size for column in self.known[j])
+            self.kept += sum(column.values.size for column in self.known[j])
 
     def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
         """Yield how margins of the samples move with each coordinate of these features."""
@@ -167,9 +162,9 @@ class HessianColumns:
         self._known: dict[int, tuple[Vector, Vector]] = {}
 
     def __call__(
-        self, features: Features, bend: Vector, change: float, compute: Callable[[Features], Matrix]
+        self, features: Features, dimension: int, bend: Vector, change: float, compute: Callable[[Features], Matrix]
     ) -> Matrix:
-        """Return the columns of some features, of shape (d, features.size).
+        """Return the columns of some features, of shape (dimension, features.size).
 
         Those that are not known for these curvatures, or for some that differ by a share of at most `change`, are
         computed.
@@ -182,7 +177,7 @@ class HessianColumns:
         if missing:
             new = compute(np.array(missing, np.intp))
             known.update((j, (bend, column)) for j, column in zip(missing, new.T, strict=True))
-        columns = np.array([known[j][1] for j in features.tolist()]).T
+        columns = np.array([known[j][1] for j in features.tolist()]).reshape(features.size, dimension).T
         if change > 0:  # columns of several fits
             columns[features] = (columns[features] + columns[features].T) / 2
         return columns

@@ -157,13 +157,13 @@ class SecondOrder:
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
         if changes and not self._keeps_columns:
             return self._cross(fit.margins, features)
-        return self._hessian_columns(features, self._bend(fit), change, partial(self._cross, fit.margins))
+        at = self.problem.dimension, self._bend(fit), change
+        return self._hessian_columns(features, *at, partial(self._cross, fit.margins))
 
     def _bend(self, fit: Fit) -> Vector:
         """Return what ∇²ψ depends on at a fit; empty where it is the same everywhere."""
-        if self.objective.self_concordance == 0:
-            return np.empty(0)
-        return self.objective.bend_of(fit.margins, True) if isinstance(self.objective, LinearModel) else fit.margins
+        z = fit.margins if self.objective.self_concordance > 0 else np.empty(0)
+        return self.objective.bend_of(z, True) if isinstance(self.objective, LinearModel) and z.size else z
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
