@@ -17,7 +17,7 @@ processes during the fits.
 Goals: every default fit is solved without a warning; the score of the CV estimator is within one standard error of the
 best peer, with no more features than the sparsest peer that is itself within one standard error of the best, on 10 of
 12 sets; at most 3 times the seconds of the faster abess (several classes: below 5 s) and never more than 30 s. Rows
-that miss a goal stay in the table. The calls and mistakes of `benchmarks/first_use.py` run at the end.
+that miss a goal stay in the table. The calls and mistakes of `benchmarks/first_use` run at the end.
 """
 
 from __future__ import annotations
@@ -443,7 +443,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("results/first_hour.json"))
     parser.add_argument("--resume", action="store_true", help="keep the rows that are there")
     parser.add_argument("--report", action="store_true", help="only print the tables of the rows that are there")
-    parser.add_argument("--no-first-use", action="store_true", help="leave out the calls of benchmarks/first_use.py")
+    parser.add_argument("--no-first-use", action="store_true", help="leave out the calls of benchmarks/first_use")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser
 

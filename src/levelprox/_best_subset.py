@@ -41,6 +41,7 @@ from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch
 from levelprox.subset.result import Subset, SubsetRecord
 from levelprox.subset.smooth_search import SmoothSearch, is_found_by_models
+from levelprox.subset.starts import has_gram
 
 Value = TypeVar("Value")
 Callback = Callable[[SubsetRecord], "bool | None"]
@@ -191,10 +192,11 @@ def guided_subset(
     objective, k, and others
         As in `best_subset`.
     **guidance
-        Parameters of `SmoothSearch`: examine, leave, thorough, known. They are ignored for losses with kinks and for
-        data on Dask, in files or on a device. `examine=False` returns a set that promising swaps do not improve, and
-        shows nothing of it, as for fits of the folds of a cross-validation: the search is shorter than that of
-        `best_subset`, and its loss may be higher.
+        Parameters of `SmoothSearch`: examine, leave, thorough, known; and `forms`, a dict in which searches of one
+        objective for several k keep what they share: ψ over standardised columns, and over fewer rows. They are ignored
+        for losses with kinks and for data on Dask, in files or on a device. `examine=False` returns a set that
+        promising swaps do not improve, and shows nothing of it, as for fits of the folds of a cross-validation: the
+        search is shorter than that of `best_subset`, and its loss may be higher.
     """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
@@ -266,32 +268,45 @@ def _smooth_search(
     problem: SubsetProblem, tol: float, prove: bool, start: Features | None, guidance: dict[str, Any]
 ) -> tuple[SmoothSearch, SubsetProblem]:
     """Return the search, and its problem over standardised columns or fewer rows where that is of use."""
-    objective = problem.objective
-    standardised = _in_time(lambda: objective.standardised()) if isinstance(objective, LinearModel | ByClass) else None
-    fewer = None if problem.costs is not None else _reduced(problem, standardised)
+    objective, forms, standardised = problem.objective, guidance.pop("forms", {}), None
+    if isinstance(objective, LinearModel | ByClass):
+        standardised = _form(forms, "standardised", lambda: objective.standardised())
+    fewer = None if problem.costs is not None else _reduced(problem, standardised, forms)
     if fewer is not None:
         start = None if start is None else start[start < fewer.n_features]
         guidance, problem = {"examine": guidance.get("examine", True)}, fewer
     elif standardised is not None:
         problem = replace(problem, objective=standardised)
     data = cast(LinearModel | ByClass, objective) if problem.objective is not objective else None
-    saved_as = "models" if is_found_by_models(problem) else ""
+    saved_as = "models" if is_found_by_models(problem) else "gram" if has_gram(problem) else ""
     return SmoothSearch(tol, prove, start, saved_as=saved_as, data=data, **guidance), problem
 
 
-def _reduced(problem: SubsetProblem, standardised: Model | None) -> SubsetProblem | None:
+def _reduced(
+    problem: SubsetProblem, standardised: Model | None, forms: dict[str, Model | None]
+) -> SubsetProblem | None:
     """Return the problem over fewer rows, where that is possible and there is time to read all of them."""
     data, standard = problem.objective, standardised or problem.objective
     if not isinstance(data, LinearModel) or not isinstance(standard, LinearModel):
         return None
     if np.any(problem.must_be_nonnegative()):
         return None
-    fewer = _in_time(lambda: reduced(data, standard))
+    fewer = _form(forms, "reduced", lambda: reduced(data, standard))
     if fewer is None:
         return None
     return replace(
         problem, objective=fewer, keep=problem.unpenalized[problem.unpenalized < fewer.dimension], nonnegative=None
     )
+
+
+def _form(forms: dict[str, Model | None], name: str, make: Callable[[], Model | None]) -> Model | None:
+    """Return a form of ψ, made where it is not known yet; None where there is no such form, or no time."""
+    if name not in forms:
+        made = _in_time(lambda: (make(),))
+        if made is None:
+            return None
+        forms[name] = made[0]
+    return forms[name]
 
 
 def _in_time(work: Callable[[], Value | None]) -> Value | None:

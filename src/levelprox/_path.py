@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import time
@@ -15,7 +16,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _best_subset as budget
-from levelprox._best_subset import best_subset
+from levelprox._best_subset import best_subset, guided_subset
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
@@ -208,6 +209,7 @@ def subset_path(objective: Objective, k: Sequence[int] | ArrayLike, **options: A
     counts = sorted({whole("k", one) for one in np.atleast_1d(np.asarray(k)).tolist()})
     if not counts:
         raise InvalidInputError("k must be a list of integers, got none")
+    inspect.signature(best_subset).bind(objective, 1, **options)  # a TypeError where there is no such option
     limit = options.pop("time_limit", None)
     seconds = math.inf if limit is None else at_least_zero("time_limit", limit)
     decisive = {name: value for name, value in options.items() if name not in ("max_iter", "callback", *_OF_RUN)}
@@ -232,7 +234,7 @@ class _SubsetPath(Method[list[Subset]]):
     replays = True
 
     def __init__(self, objective: Objective, options: dict[str, Any]) -> None:
-        self.objective, self.options = objective, options
+        self.objective, self.options = objective, {**options, "forms": {}}
 
     def init(self, problem: list[int], ctx: Context) -> list[Subset]:
         self.counts, self.ctx = problem, cast(Run, ctx)
@@ -255,7 +257,7 @@ class _SubsetPath(Method[list[Subset]]):
         saved, left = self.ctx.saved, self.ctx.seconds_left()
         limit = None if math.isinf(left) else max(0.0, left)
         part = saved.part(f"k={count}")
-        subset = best_subset(self.objective, count, time_limit=limit, checkpoint=part, **self.options)
+        subset = guided_subset(self.objective, count, time_limit=limit, checkpoint=part, **self.options)
         if subset.status not in CUT_SHORT:
             saved.forget(f"k={count}")
         return subset

@@ -220,7 +220,7 @@ def test_features_that_were_not_refitted_are_counted_as_such(monkeypatch):
     """Where refits of all further features are much work, the claim is not decided, unless those refitted refute it."""
     X, y = data("squared")
     model = from_a_file(SparseRegressor(n_features=2).fit(X, y))
-    monkeypatch.setattr("levelprox.estimators._subset_claims._FEWEST_REFITS", 2)
+    monkeypatch.setattr("levelprox.estimators._claims._FEWEST_REFITS", 2)
     monkeypatch.setattr("levelprox.estimators._subset_claims._REFIT_WORK", 0)
     claims = certify_model(model, X, y)
     assert claims.hold and "best addition" in claims.not_examined and "2 of 5 refitted" in str(claims)

@@ -119,12 +119,13 @@ def test_sample_weights_are_metadata(diabetes):
 @pytest.mark.parametrize(
     ("options", "piece", "count"),
     [
-        ({"n_features": [1, 2], "cv": 3}, "fit", 6),
+        ({"n_features": [1, 2], "cv": 3, "loss": "huber"}, "fit", 6),
+        ({"n_features": [1, 2], "cv": 3}, "fold", 3),
         ({"level": [0.5, 2.5], "cv": 3}, "fold", 3),
         ({"n_features": [1, 2], "criterion": "bic"}, "fit", 2),
         ({"level": [0.5, 2.5], "criterion": "bic"}, "fit", 1),
     ],
-    ids=["k", "level", "bic of k", "bic of levels"],
+    ids=["k", "k of a squared loss", "level", "bic of k", "bic of levels"],
 )
 def test_a_choice_is_a_search_and_a_last_fit(options, piece, count, diabetes):
     told = Recorder()

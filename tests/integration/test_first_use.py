@@ -1,4 +1,4 @@
-"""First calls and typical mistakes (benchmarks/first_use.py): each does what is written there."""
+"""First calls and typical mistakes (benchmarks/first_use): each does what is written there."""
 
 import pytest
 

@@ -179,6 +179,20 @@ def test_over_k_every_answer_is_its_own():
     assert found.success and np.all(np.diff(found.losses) < 0)
 
 
+def test_over_k_the_data_are_standardised_and_reduced_once(monkeypatch):
+    module, made = sys.modules["levelprox._best_subset"], []
+    reduced = module.reduced
+    monkeypatch.setattr(module, "reduced", lambda *models: made.append(models) or reduced(*models))
+    found = subset_path(model("squared", n=300, d=10, fit_intercept=True), range(1, 6))
+    assert len(found) == 5 and len(made) == 1
+
+
+def test_options_over_k_are_those_of_best_subset():
+    for loss in ("squared", "absolute"):
+        with pytest.raises(TypeError, match="examine"):
+            subset_path(LinearModel(np.eye(3), [1.0, 2.0, 3.0], loss), [1], examine=False)
+
+
 def test_a_path_is_pickled_and_printed():
     found = path(Problem(model(), MCP.from_threshold(0.2), 1.0), [1.5, 2.5])
     again = pickle.loads(pickle.dumps(found))
@@ -233,7 +247,7 @@ def test_ctrl_c_ends_a_path_over_k(monkeypatch):
         asked.append(k)
         return replace(best_subset(objective, k), status=Status.INTERRUPTED if k == 2 else Status.SOLVED)
 
-    monkeypatch.setattr(sys.modules["levelprox._path"], "best_subset", interrupted)
+    monkeypatch.setattr(sys.modules["levelprox._path"], "guided_subset", interrupted)
     found = subset_path(model("squared"), [1, 2, 3])
     assert asked == [1, 2] and found.levels.tolist() == [1, 2] and not found.success
 

@@ -21,7 +21,8 @@ from scipy.optimize import minimize
 from levelprox import LinearModel, Status, best_subset, certify_model
 from tests.support import brute_force
 from tests.support.brute_force import Answer, Outcome
-from tests.support.independent_refits import SPANNED, Oracle, loss_slope, loss_value
+from tests.support.independent_losses import loss_slope, loss_value
+from tests.support.independent_refits import SPANNED, Oracle
 from tests.support.long_runs import LONG
 from tests.support.subset_problems import CLASSES, KINDS, KINKED, LOSSES, MARGINS, NOT_CONVEX, Case, case
 

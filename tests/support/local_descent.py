@@ -1,6 +1,6 @@
 """How far ψ falls from a point by moves that satisfy the level: local methods that share no code with levelprox.
 
-Losses (`independent_refits`), φ and its slope are written out. Columns are scaled to equal size and, with an
+Losses (`independent_losses`), φ and its slope are written out. Columns are scaled to equal size and, with an
 intercept, centred. Values of ψ are computed in extended precision. There are three methods:
 
 - projected gradient steps onto the convex set inside the level set that touches it at the point (all smooth losses);
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import softmax
 
-from tests.support.independent_refits import loss_slope, loss_value
+from tests.support.independent_losses import loss_slope, loss_value
 
 Double = NDArray[np.float64]
 Extended = NDArray[np.longdouble]

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from levelprox import LinearModel, MultinomialModel
 from levelprox.losses import Huber
 from levelprox.objectives import OneVsRestModel
-from tests.support.independent_refits import loss_bend, loss_majorant, loss_slope, loss_value
+from tests.support.independent_losses import loss_bend, loss_majorant, loss_slope, loss_value
 
 Double = NDArray[np.float64]
 

@@ -267,7 +267,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "unit/methods/test_groups.py": {
         "test_spectral_steps_reach_kkt_points_on_every_constraint": Keep(22),
     },
-    "unit/report/test_notebook_certificate.py": {
+    "unit/report/test_tables.py": {
         "test_estimators_that_choose_show_the_last_fit": Keep(1, "Classifier"),
     },
     "unit/subset/test_nonsmooth_search.py": {
@@ -408,7 +408,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "unit/methods/test_surrogate.py": {
         "test_the_surrogate_majorises_g_and_touches_it": Keep(22),
     },
-    "unit/theory/test_theory.py": {
+    "unit/theory/test_dual.py": {
         "test_eta0_keeps_the_denominator_above_half_of_z": Keep(15),
         "test_z_with_weights_is_a_lower_bound": Keep(10),
         "test_z_is_a_lower_bound_and_attained": Keep(10),

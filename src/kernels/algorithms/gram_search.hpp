@@ -2,12 +2,13 @@
 //
 //     min  1/2 x'Gx - c'x   over all x with at most k nonzero features.
 //
-// The matrix [G, c; c', s] is kept swept by the features of a set S. It then has at hand
+// Of the matrix [G, c; c', s], swept by the features of a set S, the rows of S, the last row and the diagonal are kept:
 //
 //     -K = -(G_SS)^-1,    x_S = K c_S,    B' = K G_S.,    G_jj - G_jS K G_Sj,    c_j - G_jS x_S,    s - c_S'x_S,
 //
 // so that the cost of removing a feature, the gain of adding one and the gain of a swap are a few multiplications each.
-// To add or remove a feature is one update of the whole matrix.
+// To add or remove a feature changes each of these rows once; to add one takes its row of G, which may be computed
+// then.
 //
 // Sweeps lose digits with the condition number of G, and nothing here measures that: the caller does, and fits the sets
 // that it is given again.
@@ -16,56 +17,77 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/gram_rows.hpp"
 #include "algorithms/interrupt.hpp"
 
 namespace levelprox {
 
 class GramSearch {
 public:
-    // G in rows, with a diagonal of about 1; `kept` features are in every set and do not count. The arrays are the
-    // caller's.
-    GramSearch(std::int64_t d, const double *gram, const double *pull, double square, const std::uint8_t *kept);
+    // G has a diagonal of about 1; `kept` features are in every set and do not count. The arrays are the caller's.
+    GramSearch(std::int64_t d, GramRows rows, const double *diagonal, const double *pull, double square,
+               const std::uint8_t *kept);
 
     std::int64_t size() const { return d_; }
 
     // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of
     // the parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is
-    // given, swaps start from it only. A brief search leaves a set only by removing or adding one feature.
+    // given, swaps start from it only. A brief search leaves a set only by removing or adding one feature. Where rows
+    // are computed, the work of leaving sets is bounded.
     std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
+
+    // Up to `count` features that count, in the order in which they gain most.
+    std::vector<std::int64_t> forward(std::int64_t count, Poll &poll);
+
+    std::int64_t n_rows() const;  // that the last search used
 
 private:
     struct Swept {
-        std::vector<double> matrix, diagonal;  // of order d + 1; the diagonal of features outside
+        std::vector<std::int64_t> features;  // of S, in the order of `rows`
+        std::vector<double> rows;            // of S, of length d + 1 each
+        std::vector<double> last, diagonal;  // of length d + 1
         std::vector<std::uint8_t> inside;
         std::int64_t count = 0;  // of features inside that count
     };
+    using Features = std::vector<std::int64_t>;
 
-    double loss(const Swept &at) const { return at.matrix[std::size_t(d_) * order_ + d_]; }
+    double loss(const Swept &at) const { return at.last[std::size_t(d_)]; }
     double least_gain(const Swept &at) const;
-    void sweep(Swept &at, std::int64_t j) const;
-    Swept over(const std::vector<std::int64_t> &features) const;
+    const double *gram_row(std::int64_t j);
+    void left_of_row(const Swept &at, std::int64_t j, double *row);
+    bool add(Swept &at, std::int64_t j);
+    void remove(Swept &at, std::int64_t j);
+    void sweep(Swept &at, std::int64_t j) { at.inside[j] ? remove(at, j) : void(add(at, j)); }
+    void eliminate(Swept &at, const double *row, std::int64_t j, double pivot);
+    Swept over(const Features &features);
     std::int64_t best_addition(const Swept &at, std::int64_t without) const;
-    std::int64_t least_costly(const Swept &at) const;
+    std::int64_t least_costly(const Swept &at, std::int64_t without = -1) const;
     double cost(const Swept &at, std::int64_t i) const;
-    std::pair<std::int64_t, std::int64_t> best_exchange(const Swept &at, double most, const std::uint8_t *held) const;
-    bool exchange(Swept &at, const std::uint8_t *held) const;
-    bool wander(Swept &at, Poll &poll) const;
-    void improve(Swept &at, Poll &poll, const std::uint8_t *held = nullptr) const;
-    bool escape(Swept &at, bool brief, Poll &poll) const;
-    void grow(Swept &at, std::int64_t k, std::int64_t without) const;
-    void shrink(Swept &at, std::int64_t k) const;
-    void take_forward(std::int64_t count);
+    std::pair<std::int64_t, std::int64_t> best_swap(const Swept &at, double most, const std::uint8_t *held);
+    bool swap(Swept &at, const std::uint8_t *held);
+    bool wander(Swept &at, Poll &poll);
+    void improve(Swept &at, Poll &poll, const std::uint8_t *held = nullptr);
+    bool escape(Swept &at, bool brief, Poll &poll);
+    void grow(Swept &at, std::int64_t k, std::int64_t without);
+    void shrink(Swept &at, std::int64_t k);
+    void take_forward(std::int64_t count, Poll &poll);
     void take_backward(Poll &poll);
-    std::vector<std::int64_t> counted(const Swept &at) const;
+    Features by_thresholds(std::int64_t k, double shape, Poll &poll);
+    double loss_over(const Features &features, const std::vector<std::vector<double>> &rows) const;
+    bool may_continue() const { return gram_.complete() || work_ < most_work_; }
+    Features counted(const Swept &at) const;
 
     std::int64_t d_;
     std::size_t order_;
-    const double *gram_, *pull_;
+    GramRows gram_;
+    const double *pull_;
     double square_;
     const std::uint8_t *kept_;
-    Swept empty_, ahead_;                           // the kept features; and with all those of `forward_`
-    std::vector<std::int64_t> forward_, backward_;  // in the order in which features are taken in; left out
-    bool ended_ = false;                            // whether no further feature gains
+    Swept empty_, ahead_;                  // the kept features; and with all those of `forward_`
+    Features forward_, backward_;          // in the order in which features are taken in; left out
+    bool ended_ = false;                   // whether no further feature gains
+    double work_ = 0.0, most_work_ = 0.0;  // of the search that runs: multiplications
+    std::vector<std::uint8_t> used_;       // the rows that it has used
 };
 
 }  // namespace levelprox

@@ -10,6 +10,7 @@
 
 #include "algorithms/class_fits.hpp"
 #include "algorithms/column_fits.hpp"
+#include "algorithms/column_fits_swaps.hpp"
 #include "bindings/module.hpp"
 #include "bindings/subproblem.hpp"
 
@@ -40,9 +41,24 @@ Columns checked(const std::vector<In> &values, const std::vector<std::optional<R
     return columns;
 }
 
+using Stored = std::tuple<std::vector<In>, std::vector<std::optional<Rows>>, std::vector<double>, std::vector<double>>;
+
+// Columns as Python has them: values, rows, magnitudes, and ridges or none.
+SwapColumns swap_columns(const Stored &stored, std::int64_t n) {
+    const auto &[values, rows, magnitude, ridge] = stored;
+    require(magnitude.size() == values.size(), "there must be a magnitude for each column");
+    require(ridge.empty() || ridge.size() == values.size(), "there must be a ridge for each column, or none");
+    return {checked(values, rows, n), magnitude, ridge};
+}
+
 }  // namespace
 
 void bind_column_fits(nb::module_ &m) {
+    nb::enum_<SwapEnd>(m, "SwapEnd")
+        .value("EXAMINED", SwapEnd::examined)
+        .value("LOWER", SwapEnd::lower)
+        .value("FAILED", SwapEnd::failed)
+        .value("REFITS", SwapEnd::refits);
     nb::class_<ColumnFits>(m, "ColumnFits")
         .def(
             "__init__",
@@ -87,6 +103,56 @@ void bind_column_fits(nb::module_ &m) {
             "noise"_a = std::vector<double>(), "ridge"_a = std::vector<double>(),
             "Return the end, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may "
             "change. Column j is values[j], or where rows[j] is given has values[j] in these rows and is 0 elsewhere.")
+        .def(
+            "examine_swaps",
+            [](const ColumnFits &self, const Stored &inside, std::vector<double> x, const Stored &newcomers,
+               const std::vector<std::vector<std::int64_t>> &leaving, double psi, double resolution, double threshold,
+               double tolerance, double accuracy, double concordance, std::int64_t most_refits) {
+                const SwapColumns fit = swap_columns(inside, self.rows()),
+                                  others = swap_columns(newcomers, self.rows());
+                require(x.size() == fit.columns.size(), "there must be a coefficient for each column");
+                require(leaving.size() == others.columns.size(), "there must be a list for each newcomer");
+                for (const auto &places : leaving)
+                    for (const std::int64_t i : places)
+                        require(i >= 0 && i < std::int64_t(x.size()), "a column is out of range");
+                ExaminedSwaps found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = examine_swaps(self, fit, x, others, leaving,
+                                          {psi, resolution, threshold, tolerance, accuracy, concordance}, most_refits,
+                                          poll);
+                }
+                return std::tuple(found.end, found.newcomer, found.leaves, found.shown, found.n_refits);
+            },
+            "inside"_a, "x"_a, "newcomers"_a, "leaving"_a, "psi"_a, "resolution"_a, "threshold"_a, "tolerance"_a,
+            "accuracy"_a, "concordance"_a, "most_refits"_a,
+            "Examine newcomers one after another, each in place of some columns of a fit. Return how that ended, the "
+            "last newcomer, the column that leaves where psi is lower, how many swaps are shown not to lower psi, and "
+            "the number of refits. Columns are (values, rows, magnitudes, ridges).")
+        .def(
+            "best_addition",
+            [](const ColumnFits &self, const Stored &inside, std::vector<double> x, const Stored &newcomers,
+               const std::vector<double> &bounds, double gain, double psi, double resolution, double threshold,
+               double tolerance, double accuracy) {
+                const SwapColumns fit = swap_columns(inside, self.rows()),
+                                  others = swap_columns(newcomers, self.rows());
+                require(x.size() == fit.columns.size(), "there must be a coefficient for each column");
+                require(bounds.size() == others.columns.size(), "there must be a bound for each newcomer");
+                BestAddition best;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    best = best_addition(self, fit, x, others, bounds, gain,
+                                         {psi, resolution, threshold, tolerance, accuracy, 0.0}, poll);
+                }
+                return std::tuple(best.failed, best.tried, best.shown, best.newcomer, best.gain);
+            },
+            "inside"_a, "x"_a, "newcomers"_a, "bounds"_a, "gain"_a, "psi"_a, "resolution"_a, "threshold"_a,
+            "tolerance"_a, "accuracy"_a,
+            "Add newcomers one after another, in the order of bounds on what they gain. Return whether a fit failed, "
+            "how many were tried before, how many of these are shown not to gain more than the best, which one that is "
+            "and its gain.")
         .def(
             "least_along",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
@@ -154,6 +220,15 @@ void bind_column_fits(nb::module_ &m) {
             },
             "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>(),
             "Return what ColumnFits.fit returns, with K coefficients for each column.");
+    m.def(
+        "least_costs",
+        [](const std::vector<double> &x, Margins hessian, const std::vector<double> &magnitude, double concordance) {
+            const std::size_t m = x.size();
+            require(hessian.shape(0) == m && hessian.shape(1) == m && magnitude.size() == m, "the parts do not fit");
+            return to_numpy(least_costs(x, {hessian.data(), hessian.data() + m * m}, magnitude, concordance));
+        },
+        "x"_a, "hessian"_a.noconvert(), "magnitude"_a, "concordance"_a,
+        "Return what leaving out each column of an exact fit costs at least; 0 where there is no bound.");
     m.def(
         "orthonormal_basis",
         [](const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, In weight) {

@@ -51,6 +51,10 @@ struct Simd {
     // The logistic loss of n margins, and its derivatives; those that are not null.
     void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative,
                      double *curvature);
+    // The first block of 64 features, from the block that begins at `from`, in which some
+    // (pull_j - across_j step)^2 > least (left_j - across_j^2 inverse); n where there is none.
+    std::int64_t (*swap_block)(std::int64_t from, std::int64_t n, const double *pull, const double *left,
+                               const double *across, double step, double inverse, double least);
     Tables<float> f32;
     Tables<double> f64;
 

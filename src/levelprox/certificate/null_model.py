@@ -172,14 +172,14 @@ def _fit(objective: Objective, nonnegative: NDArray[np.bool_], seconds: float) -
 
 def _fit_unconstrained(objective: Objective, begin: Vector, nonnegative: NDArray[np.bool_], deadline: float) -> Vector:
     """Return the minimiser of ψ alone, or the best point found in the time given, over columns scaled to one size."""
-    from scipy import optimize  # a tenth of a second to import, and only unpenalized coordinates need it
-
-    bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
-    best = (math.inf, begin)
-    if objective.curved and cast(Curved, objective).expensive and not np.any(nonnegative):
+    if objective.curved and objective.convex_start is None and not np.any(nonnegative):
         begin, left = _by_newton(cast(Curved, objective), begin, deadline)
         if left <= _GONE:
             return begin
+    from scipy import optimize  # a tenth of a second to import
+
+    bounds = [(0.0, None) if asked else (None, None) for asked in nonnegative]
+    best = (math.inf, begin)
 
     unit = _working_units(objective)
 

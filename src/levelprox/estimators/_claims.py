@@ -130,6 +130,9 @@ NULL_TOLERANCE = 1e-12  # of psi at the null fit: what psi may be off by where i
 _CONFIRMED = 1e-6  # of psi: what may differ, if rounding explains it, of a psi that is confirmed
 _ULPS = 64  # that coefficients may be off, in the gradient
 _ULPS_OF_MARGINS = 8  # of the terms that margins are summed from
+_REFIT_OVERHEAD = 10**5  # multiplications: what a refit takes besides n (k + 1)²
+_KINKED_REFIT = 10  # times as much work as without kinks
+_FEWEST_REFITS = 50
 
 
 def data_of(
@@ -307,6 +310,12 @@ class RefittableFit(RecomputedFit):
             self.search.begin(subset_problem(task, self.counted.size if k is None else k))
         else:
             self.exact_refits = ExactRefits(self.problem)
+
+    def refits_within(self, work: int) -> int:
+        """Return how many refits with one more feature take at most this many multiplications; at least 50."""
+        objective = cast(Model, self.problem.objective)
+        one = objective.n_margins * ((self.own.size + 1) * self.problem.n_outputs) ** 2 + _REFIT_OVERHEAD
+        return max(_FEWEST_REFITS, work // (one if objective.smooth else _KINKED_REFIT * one))
 
     def fitted(self, features: Features, seconds: Callable[[], float]) -> Fit:
         """Return the fit over these features, begun at the model; `seconds` limits it where the loss has kinks."""

@@ -242,10 +242,11 @@ class BudgetChoiceMixin(SparseLinearModel):
         given = single, samples, splits, scorer, score_params
         if by_count and not remote and isinstance(self.ridge, str) and isinstance(self.loss_, Logistic):
             return self._by_folds_and_ridges(RidgeFolds(*given), budgets, saved)
-        folds, together = Folds(*given), remote or not by_count
+        folds = Folds(*given)
+        quick = SquaredLossFolds.of(folds, budgets, self.scoring) if budgets[0].ridge is None else None
+        together = remote or not by_count or quick is not None
         groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
         jobs = [(fold, group) for group in groups for fold in range(len(splits))]
-        quick = SquaredLossFolds.of(folds, budgets, self.scoring) if budgets[0].ridge is None else None
         key, n_jobs = ("none", 1) if remote else (hashed_folds(splits), self.n_jobs)  # remote data have workers
         score = folds.score if quick is None else quick.score
         outcomes = self._scores(score, jobs, "fold" if together else "fit", key, saved, n_jobs)

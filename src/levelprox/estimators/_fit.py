@@ -190,6 +190,8 @@ class Task(FixedRidgeFit):
             first = None
             if not self._is_undetermined_with_fewer(budget):
                 solution, first = self._until_undetermined(budget, None)
+                if budget.cost is None and budget.features is not None and solution.status not in CUT_SHORT:
+                    self._undetermined[budget.features] = first is not None
                 if first is None:
                     return solution, False
             solution = self._with_ridge(MIDDLE * self.automatic_ridge, "search 0").solve(budget, known=first)

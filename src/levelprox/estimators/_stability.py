@@ -205,9 +205,7 @@ def _compared(
     return tuple(sets), base, scale, notes
 
 
-_WORK, _OVERHEAD = 2 * 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
-_KINKED = 10  # times as much work as without kinks
-_FEWEST = 50
+_WORK = 2 * 10**9  # multiplications of all refits
 _CHECKED = 1e-6  # of the loss without features: what a refit that is known to be optimal may leave
 
 
@@ -268,8 +266,7 @@ class Contributions(RefittableFit):
     @property
     def most_refits(self) -> int:
         """How many refits are done at most of each kind."""
-        one = self.objective.n_margins * ((self.own.size + 1) * self.problem.n_outputs) ** 2 + _OVERHEAD
-        return max(_FEWEST, _WORK // (one if self.objective.smooth else _KINKED * one))
+        return self.refits_within(_WORK)
 
     def refitted(self, features: Features) -> Refit:
         """Return the loss refitted over these features; those that are always in the model must be among them."""

@@ -31,9 +31,7 @@ _SWAP_TOLERANCE = 1e-9  # of psi: less is not an improvement
 _SOLVED_FACTOR = 100  # times the tolerance of the search: the largest stationarity that is called solved
 _SOLVED_FLOOR = 1e-12
 _REFIT_SECONDS = 60.0  # for one refit, where the loss has kinks
-_REFIT_WORK, _REFIT_OVERHEAD = 10**9, 10**5  # of all refits, in n (k + 1)² multiplications, and of one besides
-_KINKED_REFIT = 10  # times as much work as without kinks
-_FEWEST_REFITS = 50
+_REFIT_WORK = 10**9  # multiplications of all refits, without `prove`
 _LAST_ULPS = 32.0  # of psi: what the rounding of its sum hides
 _PERFECT_ULPS = 4.0  # times the rounding of an exact fit
 
@@ -251,7 +249,7 @@ class SubsetClaims(RefittableFit):
         slope = self.problem.sizes(self.gradient)[outside]
         promise = np.where(size > 0, slope / np.where(size > 0, size, 1.0), 0.0)
         ordered = outside[np.lexsort((outside, -promise, outside != (-1 if named is None else named)))]
-        most = ordered.size if prove else self._most_refits()
+        most = ordered.size if prove else self.refits_within(_REFIT_WORK)
         best: tuple[float, int | None] = (0.0, None)
         claimed = claimed_most = 0.0
         for j in ordered[:most].tolist():
@@ -260,13 +258,6 @@ class SubsetClaims(RefittableFit):
             if j == named:
                 claimed, claimed_most = self.psi - psi, self.psi - least
         return _Additions(*best, claimed, claimed_most, min(most, ordered.size), ordered.size, names)
-
-    def _most_refits(self) -> int:
-        """Return how many refits are done without `prove`."""
-        objective = cast(Model, self.task.objective)
-        one = objective.n_margins * ((self.own.size + 1) * self.problem.n_outputs) ** 2 + _REFIT_OVERHEAD
-        one *= 1 if objective.smooth else _KINKED_REFIT
-        return max(_FEWEST_REFITS, _REFIT_WORK // one)
 
     def _swap_claim(self, claimed: SubsetCertificate, prove: bool) -> Claim:
         """Examine swaps again on request; else only their number."""

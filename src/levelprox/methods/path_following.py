@@ -38,6 +38,7 @@ from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate, Result, Status, StopReason
 from levelprox.subset.fit import Fit
+from levelprox.subset.refit import ROUGH_ACCURACY
 from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import SwapSearch
 
@@ -382,7 +383,9 @@ class Candidates:
 
     def _among(self, problem: Problem, start: Fit) -> SwapSearch:
         part = problem.restrict(self.features)
-        return SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
+        swaps = SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
+        swaps.accuracy = ROUGH_ACCURACY  # the solution at the level follows
+        return swaps
 
     def _fit(self, problem: Problem, x: Vector) -> Fit:
         """Return the candidates' part of a point, as the start of a refit."""

@@ -104,10 +104,11 @@ def is_reducible(objective: LinearModel, n: int | None = None) -> bool:
     n = objective.design.shape[0] if n is None else n
     few = d <= _MOST and n >= _SAMPLES * (d + 2)
     plain = type(objective) is LinearModel and not getattr(objective, "ridge", None)
-    return few and plain and isinstance(objective.loss, Squared) and _is_dense(objective.design)
+    return few and plain and isinstance(objective.loss, Squared) and is_dense(objective.design)
 
 
-def _is_dense(design: Design) -> bool:
+def is_dense(design: Design) -> bool:
+    """Return whether entries are dense, with the intercept last and no mean that costs them digits."""
     base = design
     if isinstance(base, InterceptDesign):
         if base.ones.tolist() != [base.shape[1] - 1]:
@@ -156,6 +157,12 @@ def _entries(design: Design, rows: slice | Features) -> Matrix:
     if scale is not None:
         inner /= scale
     return entries
+
+
+def dense_entries(design: Design) -> Matrix:
+    """Return all entries of a design that `is_dense`, with the column of ones last."""
+    entries = _entries(design, slice(None))
+    return np.ascontiguousarray(np.roll(entries[:, :-1], -int(design.ones.size), axis=1))
 
 
 def triangle(parts: Iterator[Matrix]) -> Matrix:

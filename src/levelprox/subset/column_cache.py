@@ -233,6 +233,8 @@ class Shared:
         Once it is known.
     models : list of GramSearch or None
         Second-order models at points that do not depend on k (`starts.py`).
+    gram : GramSearch or None
+        Of a squared loss (`starts.py`).
     entries : ndarray of shape (n, d) or None
         The columns, where X is small.
     n_grad : int
@@ -250,6 +252,7 @@ class Shared:
     columns: Columns
     null: NullFit | None = None
     models: list[_kernels.GramSearch] | None = None
+    gram: _kernels.GramSearch | None = None
     entries: Matrix | None = None
     n_grad: int = 0
     narrowed: dict[int, tuple[Features, FeatureProblem]] = field(default_factory=dict)

@@ -1,9 +1,8 @@
 """Refits: ψ minimised over a few features, without a level.
 
-Newton's method on margins, compiled where ψ is a loss of linear predictions; near-equal columns are fitted in an
-orthonormal basis. Where signs must hold, the active-set method of Lawson and Hanson runs over fits without signs
-(fit.py). Where the compiled method fails, other ways are tried in turn, until one does not: the vertex of δ|r| for
-Huber's loss, then Newton's method on the data, and working sets with no feature counted.
+Newton's method on margins, compiled for linear predictions; near-equal columns are fitted in an orthonormal basis. With
+signs, Lawson and Hanson's active-set method runs over fits without (fit.py). Where the compiled method fails, others
+are tried: the vertex of δ|r| for Huber's loss, then Newton's method on the data, and working sets.
 
 A fit carries a bound on what is left to gain (`Fit.gap`), from a point that is feasible in the dual problem. A fit that
 is only of interest below some value ends as soon as that bound shows that it stays above.
@@ -58,7 +57,6 @@ _COMPILED_COORDINATES = 400  # up to which a softmax model of fewer classes is f
 _NO_LOSS_SHARE = 1e-6  # of ψ at the null fit: less is next to nothing
 _ROUGH_GRADIENT_SHARE = 1e-3  # of the gradient of the null fit, where a convex loss is only a start
 
-
 #: A way to fit some features, from another fit: how it ends, and the fit.
 Way = Callable[[Features, Fit, float, float, float], tuple[FitEnd, Fit | None]]
 _NOTHING = Fit(np.empty(0, np.intp), np.empty(0), math.inf, np.empty(0))
@@ -94,8 +92,7 @@ class Refits:
         self.convex = None if convex is None else Refits(problem.with_objective(convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         self.stored = self.columns
-        self.factorised = 0
-        self.brief = False
+        self.factorised, self.brief = 0, False
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
         linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
@@ -183,8 +180,8 @@ class Refits:
         compiled, objective = self.of_classes, cast(MultinomialModel, self.objective.restrict(features))
         assert compiled is not None
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
-        n, x = objective.design.shape[0], begun_at(near, features, objective.n_outputs)
-        begun = x
+        n = objective.design.shape[0]
+        begun = x = begun_at(near, features, objective.n_outputs)
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
         limits = tolerance, below, least, self.rounding[features].tolist(), held
@@ -273,6 +270,11 @@ class Refits:
             # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
             below -= max(psi - gap - resolution, 0.0)
         return together, fits[0] if len(fits) == 1 else joined(fits)
+
+    def has_kernel(self, features: Features) -> bool:
+        """Return whether fits over these features are compiled, without signs, and end with the kernel's result."""
+        plain = len(self.compiled) == 1 and self.noise is None and self.convex is None
+        return plain and self.stored.fit_in(features) and not np.any(self.signs[features])
 
     def stored_arrays(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
         """Return the columns of these features as the kernels take them."""

@@ -22,7 +22,7 @@ from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
-from levelprox.subset.refit import ROUGH_ACCURACY, Refits
+from levelprox.subset.refit import ACCURACY, ROUGH_ACCURACY, Refits
 from levelprox.subset.swap_bounds import SwapEstimates, condition
 
 MANY_CLASSES = 16  # beyond which the work of a search is bounded
@@ -46,14 +46,7 @@ _FAR_FACTOR = 2.0**10  # times x: where separated samples have no loss left
 
 
 class SecondOrder:
-    """Gradient and Hessian of ψ at fits over a few features.
-
-    Parameters
-    ----------
-    problem : Problem or SubsetProblem
-    how : SolverOptions
-    columns : Columns, optional
-        Of the same features, where they are at hand.
+    """Gradient and Hessian of ψ at fits over a few features; `columns` are those of the same features, if at hand.
 
     Attributes
     ----------
@@ -224,6 +217,8 @@ class SetFits(SecondOrder):
     ----------
     best, rough : Fit
         The best fit, and the best of the rough fits, to about three digits.
+    accuracy : float
+        What a refit may leave to gain, of ψ.
     n_grad, n_refits : int
         Passes over all features, and fits over a few of them.
     monitor : Monitor
@@ -250,6 +245,7 @@ class SetFits(SecondOrder):
         self.newton: Callable[[], ClassNewton] | None = None
         self.rough = start
         self.n_refits = 0
+        self.accuracy = ACCURACY
         self.least = self.objective.infimum
         self.known: dict[bytes, float] = {}
 
@@ -262,7 +258,7 @@ class SetFits(SecondOrder):
     def fitted_below(self, value: float, features: Features, near: Fit | None = None) -> Fit | None:
         """Return the same where ψ is below a value, as far as that is known before the end; else None."""
         self._count_refit()
-        return self.refits(features, near or self.best, self.tolerance, value)
+        return self.refits(features, near or self.best, self.tolerance, value, self.accuracy)
 
     def finish(self) -> None:
         """Fit the best set as well as it can be, where other fits take few steps."""

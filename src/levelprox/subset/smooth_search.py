@@ -10,15 +10,15 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
 out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of cost_search.py.
 
-Other starts take their place where they serve: the Gram matrix for a squared loss of few features with many samples
-(`objectives/reduced.py`), second-order models (starts.py), and, where nothing has to be shown, one path for all k of a
-softmax model (multiclass_path.py). Where features are given to begin with, swaps begin from these alone.
+Other starts take their place where they serve (starts.py): the Gram matrix of a squared loss, second-order models, and,
+where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -42,17 +42,20 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.fit import Fit, sharpened
-from levelprox.subset.local_search import (
-    Answer,
-    Search,
-    best_along_ray,
-    best_by_continuation,
-    to_the_last_digits,
-)
+from levelprox.subset.local_search import Answer, Search, best_along_ray, best_by_continuation, to_the_last_digits
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.second_order import TRIES
-from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
+from levelprox.subset.starts import (
+    FEW,
+    best_by_gram,
+    best_by_narrowing,
+    best_by_parabolas,
+    can_be_narrowed,
+    forward,
+    has_gram,
+    has_parabolas,
+)
 from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import Addition, SwapSearch
 
@@ -95,6 +98,7 @@ class SmoothSearch(Search):
     _ended: bool = field(default=False, init=False)
     _examined: int = field(default=0, init=False)
     _addition: Addition | None = field(default=None, init=False)
+    _of_gram: Features | None = field(default=None, init=False)  # the set that a Gram matrix leads to
 
     @property
     def objective(self) -> Model:
@@ -220,12 +224,11 @@ class SmoothSearch(Search):
 
         This leads out of sets that no swap improves and that are worse than others.
         """
-        best = self.swaps.best
-        inside = self.problem.counted(best.features).size
-        begun = self.start is not None and not self.thorough
-        if begun or inside < max(self.k, 2) or self.swaps.is_perfect(best):
+        best, begun = self.swaps.best, self.start is not None and not self.thorough
+        if begun or self.problem.counted(best.features).size < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
-        if self.swaps.has_spent_its_work():  # of many classes
+        tried = self._of_gram is not None and np.array_equal(best.features, self._of_gram)  # by the Gram matrix
+        if tried or self.swaps.has_spent_its_work():
             return False
         self.monitor.enter("exchanges")
         least = int(np.argmin(costs(self.problem, best)))
@@ -245,8 +248,8 @@ class SmoothSearch(Search):
 
         Swaps of a squared loss with signs are examined quickly, and those that lower it are taken.
         """
-        curved = self.objective.self_concordance != 0
-        return not self.examine and (is_found_by_models(self.problem) or curved or can_be_narrowed(self.problem))
+        some = self.objective.self_concordance != 0 or can_be_narrowed(self.problem)
+        return not self.examine and (some or is_found_by_models(self.problem))
 
     def _is_narrowed(self) -> bool:
         """Return whether sets come from second-order models over some of the features, as for fits of folds."""
@@ -254,7 +257,7 @@ class SmoothSearch(Search):
 
     def _shares(self) -> bool:
         """Return whether searches of the same data for other k have computed some of what this one needs."""
-        return has_parabolas(self.problem) or self._is_narrowed() or self._has_path()
+        return has_parabolas(self.problem) or has_gram(self.problem) or self._is_narrowed() or self._has_path()
 
     def _has_path(self) -> bool:
         """Return whether sets of a softmax model come from one path for all k, as for fits of folds."""
@@ -273,8 +276,10 @@ class SmoothSearch(Search):
             yield from self._convex_starts(null)
             yield from self.moves.starts(null)
             return
-        if isinstance(objective, ReducedModel):  # what the Gram matrix finds is as good as what the others do
-            yield once(lambda: self.swaps.fitted(objective.best_features(self.k, problem.unpenalized)))
+        if has_gram(problem):  # what the Gram matrix finds is as good as what the others do
+            fit = once(lambda: best_by_gram(self.swaps, self.k, self._is_quick()))
+            self._of_gram = fit.features
+            yield fit
             return
         if self._has_path():
             yield best_on_class_path(self.swaps, self.k)
@@ -314,8 +319,7 @@ class SmoothSearch(Search):
         """Return the best fit over the features of the answer for a convex loss."""
         search = SmoothSearch(self.tol, monitor=Monitor(parent=self.monitor))
         search.begin(replace(self.problem, objective=convex))
-        for _ in search.sets():
-            pass
+        deque(search.sets(), maxlen=0)
         self.monitor.step += search.monitor.step
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
@@ -345,7 +349,15 @@ class SmoothSearch(Search):
         fit = self.swaps.best if self.complete else self.swaps.best_so_far()
         optimal = self._is_known_to_be_optimal(fit)
         note = "" if optimal else "; these coefficients are not proved to be the best of these features"
-        return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note)
+        return Answer(
+            fit,
+            self._examined,
+            self._addition,
+            self.swaps.n_grad,
+            self.swaps.n_refits,
+            note,
+            optimal or not self.examine,
+        )
 
     def _is_known_to_be_optimal(self, fit: Fit) -> bool:
         """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
@@ -371,8 +383,8 @@ class SmoothSearch(Search):
         return psi, relative_stationarity(SubsetProblem(standard, 0), over(inside), places, null)
 
     def _attains(self, fit: Fit, psi: float) -> bool:
-        rounding = max(_ATTAINED_SHARE * abs(fit.psi), _ATTAINED_RESOLUTIONS * fit.resolution)
-        return not psi > fit.psi + max(rounding, _ATTAINED_SHARE * abs(self.null.psi))
+        rounding = max(_ATTAINED_SHARE * max(abs(fit.psi), abs(self.null.psi)), _ATTAINED_RESOLUTIONS * fit.resolution)
+        return not psi > fit.psi + rounding
 
     def _concludes(self) -> bool:
         return not self._ended
@@ -382,9 +394,8 @@ class SmoothSearch(Search):
 
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
-        if self.monitor.cut_short:
-            return None
-        return {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
+        state = {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
+        return None if self.monitor.cut_short else state
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Resume from what `memory` returned."""

@@ -157,20 +157,9 @@ def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, self_conc
     0 where the features of the fit nearly depend on each other.
     """
     assert isinstance(problem.objective, Model)
-    hessian = _hessian(problem.objective, fit)
-    error = _ROUNDING * condition(hessian)
-    cost = np.zeros(fit.features.size)
-    if error <= _UNRELIABLE_ERROR:
-        K = _inverse(hessian, problem.objective)
-        own = np.diagonal(K)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rho = self_concordance * np.abs(fit.x) * (np.abs(K) @ magnitudes[fit.features]) / own
-        for tau in _STEP_FRACTIONS if self_concordance > 0 else (1.0,):
-            factor = tau - _kernels.self_concordant_factor(np.ascontiguousarray(tau * rho)) * tau**2
-            with np.errstate(divide="ignore", invalid="ignore"):
-                bound = np.where((own > 0) & np.isfinite(factor), fit.x**2 / own * factor, 0.0)
-            cost = np.maximum(cost, bound)
-        cost *= 1 - error
+    hessian = np.ascontiguousarray(_hessian(problem.objective, fit))
+    reach = magnitudes[fit.features].tolist()
+    cost = _kernels.least_costs(fit.x.tolist(), hessian, reach, self_concordance)
     return np.where(problem.counts(fit.features), cost, np.inf)
 
 

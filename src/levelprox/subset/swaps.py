@@ -8,13 +8,17 @@ one, and so is what it shows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
-from levelprox._typing import Features, Vector
+from levelprox._kernels import SwapEnd
+from levelprox._typing import Features, Index, Vector
 from levelprox.subset.fit import Fit
+from levelprox.subset.refit import ACCURACY
 from levelprox.subset.second_order import MANY_CLASSES, TRIES, SetFits, coarser
 from levelprox.subset.swap_bounds import SwapEstimates, least_costs
 
@@ -23,6 +27,8 @@ _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
 _REFIT_OVERHEAD = 10**5  # what one takes besides
 _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
+_MOST_REFITS = 10**9  # of one call of the kernel
+_TOGETHER = 16  # newcomers of an examination that the kernel is given at once
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
 
 
@@ -50,6 +56,15 @@ class Addition:
 class SwapSearch(SetFits):
     """A search by swaps; the parameters and attributes are those of `SetFits`."""
 
+    _latest: tuple[Fit, SwapEstimates, bool] | None = None
+
+    def estimates_of_swaps(self, fit: Fit, exact: bool = True) -> SwapEstimates:
+        """Return second-order estimates at a fit, which are not to be changed; those of the last fit are kept."""
+        exact = exact or not self._keeps_columns
+        if self._latest is None or self._latest[0] is not fit or (exact and not self._latest[2]):
+            self._latest = fit, self.estimates(fit, exact), exact
+        return self._latest[1]
+
     def improved(self, fit: Fit) -> Fit:
         """Swap features for as long as that lowers ψ.
 
@@ -65,7 +80,7 @@ class SwapSearch(SetFits):
     def _after_swaps(self, begin: Fit) -> tuple[Fit, bool]:
         """Return the fit after those promising swaps that lower ψ, and whether there is no use in trying more."""
         fit, failures = begin, 0
-        promising = self._promising(fit, self.estimates(fit, exact=False))
+        promising = self._promising(fit, self.estimates_of_swaps(fit, exact=False))
         self.refits.stored.prefetch(np.array([enters for _, enters in promising[: 2 * self.tries]], np.intp))
         for leaves, enters in promising:
             if leaves not in fit.features or enters in fit.features:
@@ -140,26 +155,64 @@ class SwapSearch(SetFits):
             return 0, None
         if self.is_convex and not fit.gap <= self.threshold(fit):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
-        shown, left = self._not_ruled_out(fit, self.estimates(fit))
-        larger, costs, n_refits, added = fit, np.empty(0), 0, -1
-        self.refits.stored.prefetch(np.array([j for _, j in left], np.intp))
-        for tried, (i, j) in enumerate(left):
-            self.monitor.done = tried / len(left)
-            if n_refits >= self._most_tries(fit):
-                break
-            if j != added:  # first: this bounds what leaving out any i then costs
-                larger, costs = self._with(fit, j)
-                added, n_refits = j, n_refits + 1
+        shown, left = self._not_ruled_out(fit, self.estimates_of_swaps(fit))
+        most, n_refits, place = self._most_tries(fit), 0, 0
+        while place < len(left) and n_refits < most:
+            self.monitor.done = place / len(left)
+            together = left[place : place + _TOGETHER]
+            examined, more, refits = self._by_kernel(fit, together, most - n_refits)
+            shown, n_refits, place = shown + more, n_refits + refits, place + examined
+            if examined < len(together) and n_refits < most:  # the next lowers ψ, or takes more than the kernel
+                more, refits, better = self._with_newcomer(fit, *together[examined], most - n_refits)
+                if better is not None:
+                    return 0, better
+                shown, n_refits, place = shown + more, n_refits + refits, place + 1
+        return shown, None
+
+    def _by_kernel(self, fit: Fit, newcomers: list[tuple[int, list[int]]], most: float) -> tuple[int, int, int]:
+        """Examine newcomers by compiled refits, until one lowers ψ, or a refit fails.
+
+        Return how many newcomers were examined, how many swaps do not lower ψ, and the number of refits.
+        """
+        features = np.array([j for j, _ in newcomers], np.intp)
+        if not self.is_convex or not self.refits.has_kernel(np.append(fit.features, features)):
+            return 0, 0, 0
+        self.check_time()
+        inside, others = self._kernel_columns(fit.features), self._kernel_columns(features)
+        figures = *self._figures_of(fit), self.objective.self_concordance, int(min(most, _MOST_REFITS))
+        leaving = [places for _, places in newcomers]
+        end, last, _, shown, n_refits = self.refits.compiled[0].examine_swaps(
+            inside, fit.x.tolist(), others, leaving, *figures
+        )
+        self.n_refits += n_refits
+        self.monitor.n_refits = self.n_refits
+        return len(newcomers) if end is SwapEnd.EXAMINED else last, shown, n_refits
+
+    def _kernel_columns(self, features: Features) -> tuple[list[Vector], list[Index | None], list[float], list[float]]:
+        ridge = self.refits.ridge
+        held: list[float] = [] if ridge is None else ridge.restrict(features).own.tolist()
+        return *self.refits.stored_arrays(features), self.magnitudes[features].tolist(), held
+
+    def _figures_of(self, fit: Fit) -> tuple[float, float, float, float, float]:
+        return fit.psi, fit.resolution, self.threshold(fit), self.tolerance, ACCURACY
+
+    def _with_newcomer(self, fit: Fit, j: int, leaving: list[int], most: float) -> tuple[int, int, Fit | None]:
+        """Return how many swaps for one newcomer cannot lower ψ, the number of refits, and a fit that is lower."""
+        shown, n_refits = 0, 1
+        larger, costs = self._with(fit, j)  # first: this bounds what leaving out any i then costs
+        for i in leaving:
             stays = larger.features != fit.features[i]
             if self.has_bounds() and larger.lower_bound + costs[~stays][0] >= fit.psi - self.threshold(fit):
                 shown += 1
                 continue
+            if n_refits >= most:
+                break
             n_refits += 1
             new = self.fitted_below(fit.psi, larger.features[stays], larger)
             if new is not None and self.lowers(new, fit):
-                return 0, new
+                return 0, n_refits, new
             shown += new is None or self.excludes(new, fit)
-        return shown, None
+        return shown, n_refits, None
 
     def _with(self, fit: Fit, j: int) -> tuple[Fit, Vector]:
         """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
@@ -168,10 +221,10 @@ class SwapSearch(SetFits):
             return larger, np.zeros(larger.features.size)
         return larger, least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
 
-    def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates) -> tuple[int, list[tuple[int, int]]]:
+    def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates) -> tuple[int, list[tuple[int, list[int]]]]:
         """Return how many swaps a bound rules out, and the others, those with the largest estimated gains first.
 
-        Swaps with the same newcomer j follow each other: it is then added only once.
+        The others are newcomers j, each with the places in the fit of the features that may leave for it.
         """
         few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL_SWAPS
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
@@ -192,7 +245,8 @@ class SwapSearch(SetFits):
         best = np.full(self.problem.n_features, -np.inf)
         np.maximum.at(best, into, gain)
         order = np.lexsort((out, -gain, into, -best[into]))
-        return ruled_out, list(zip(out[order].tolist(), into[order].tolist(), strict=True))
+        swaps = zip(into[order].tolist(), out[order].tolist(), strict=True)
+        return ruled_out, [(j, [i for _, i in group]) for j, group in groupby(swaps, key=itemgetter(0))]
 
     def gain_bounds(self, estimates: SwapEstimates, i: int) -> Vector | None:
         """Return what swapping the i-th feature of a fit for each other gains at most; None: there are no bounds."""
@@ -231,31 +285,45 @@ class SwapSearch(SetFits):
         zero = total - int(np.count_nonzero(outside))  # columns of zeros gain nothing
         if self.is_perfect(fit) or not np.any(outside):
             return Addition(0.0, None, total if self.is_at_infimum(fit) or not np.any(outside) else zero, total)
-        estimates = self.estimates(fit)
+        estimates = self.estimates_of_swaps(fit)
         gains = estimates.additions()
         bound = np.where(outside, np.inf, -np.inf)
         if self._estimates_are_exact() or self.has_bounds():
             bound = estimates.addition_bounds(self.magnitudes, self.objective.self_concordance)
             bound = bound if affordable is None else np.where(outside, bound, -np.inf)
-        best: tuple[float, int | None] = (0.0, None)
-        shown = zero
         order = np.lexsort((-gains, -bound))[: total - zero]
-        if bound[order[0]] > self.threshold(fit):
-            self.refits.stored.prefetch(order)
-        for place, j in enumerate(order.tolist()):
-            if bound[j] <= max(best[0], self.threshold(fit)):
+        best, shown, place = Addition(0.0, None, 0, total), zero, 0
+        while place < order.size:
+            least = max(best.gain, self.threshold(fit))
+            if bound[order[place]] <= least:
                 shown += order.size - place
                 break
-            if place >= self._most_tries(fit):
-                shown += int(np.count_nonzero(bound[order[place:]] <= max(best[0], self.threshold(fit))))
+            if place >= (most := self._most_tries(fit)):
+                shown += int(np.count_nonzero(bound[order[place:]] <= least))
                 break
-            least = max(best[0], self.threshold(fit))
-            larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
-            if larger is None:  # its dual bound shows that it gains no more
-                shown += 1
-                continue
-            gain = fit.psi - larger.psi
-            if gain > max(best[0], self.threshold(fit)) and gain > coarser(larger, fit):
-                best = (gain, j)
-            shown += self.excludes(larger, fit, max(best[0], 0.0))
-        return Addition(*best, shown, total)
+            together = order[place : place + int(min(_TOGETHER if place else 1, most - place))]
+            best, tried = self._added(fit, together, bound, best)
+            shown, place = shown + best.examined, place + tried
+        return replace(best, examined=shown)
+
+    def _added(self, fit: Fit, newcomers: Features, bound: Vector, best: Addition) -> tuple[Addition, int]:
+        """Return the best of an addition and of newcomers, how many of these are examined, and how many were tried."""
+        failed, tried, shown, place, gain = True, 0, 0, -1, best.gain
+        if self.is_convex and self.refits.has_kernel(np.append(fit.features, newcomers)):
+            self.check_time()
+            inside, others = self._kernel_columns(fit.features), self._kernel_columns(newcomers)
+            failed, tried, shown, place, gain = self.refits.compiled[0].best_addition(
+                inside, fit.x.tolist(), others, bound[newcomers].tolist(), best.gain, *self._figures_of(fit)
+            )
+            self.n_refits += tried
+        best = replace(best, gain=gain, feature=best.feature if place < 0 else int(newcomers[place]), examined=shown)
+        if not failed:
+            return best, tried
+        least, j = max(best.gain, self.threshold(fit)), int(newcomers[tried])
+        larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
+        if larger is None:  # its dual bound shows that it gains no more
+            return replace(best, examined=shown + 1), tried + 1
+        gain = fit.psi - larger.psi
+        if gain > least and gain > coarser(larger, fit):
+            best = replace(best, gain=gain, feature=j)
+        return replace(best, examined=shown + self.excludes(larger, fit, max(best.gain, 0.0))), tried + 1

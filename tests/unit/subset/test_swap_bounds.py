@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelprox import LinearModel, OneVsRestModel, best_subset
+from levelprox import LinearModel, OneVsRestModel, _kernels, best_subset
 from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.refit import Refits
 from levelprox.subset.swap_bounds import SwapEstimates, costs, least_costs
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
@@ -208,3 +209,35 @@ def test_features_are_taken_in_where_psi_is_straight(loss, classes):
     model = OneVsRestModel(X, b, loss) if classes else LinearModel(X, b, loss)
     found = best_subset(model, 2)
     assert found.support.tolist() == [0, 1] and found.psi < 0.8 * model.value_of(model.origin)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber", "squared_hinge"])
+@pytest.mark.parametrize("options", [{}, {"ridge": 0.05}], ids=["plain", "ridge"])
+def test_compiled_examinations_show_what_refits_one_by_one_do(loss, options, monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 14)) + 0.5 * rng.standard_normal((60, 1))
+    X[:, 9] = X[:, 2]  # equal columns
+    z = X[:, :4] @ np.array([1.0, -0.7, 0.5, 0.4])
+    y = {
+        "poisson": lambda: rng.poisson(np.exp(0.5 * z)).astype(np.float64),
+        "logistic": lambda: np.where(z + rng.logistic(size=60) > 0, 1.0, -1.0),
+        "squared_hinge": lambda: np.where(z + rng.standard_normal(60) > 0, 1.0, -1.0),
+    }.get(loss, lambda: z + rng.standard_normal(60))()
+    for start in ([0, 5, 7], None):
+        compiled = best_subset(LinearModel(X, y, loss, fit_intercept=True, **options), 3, start=start)
+        with monkeypatch.context() as patch:
+            patch.setattr(Refits, "has_kernel", lambda self, features: False)
+            one_by_one = best_subset(LinearModel(X, y, loss, fit_intercept=True, **options), 3, start=start)
+        assert compiled.psi == pytest.approx(one_by_one.psi, rel=1e-9)
+        assert compiled.swaps == one_by_one.swaps and compiled.additions == one_by_one.additions
+        assert compiled.addition == one_by_one.addition
+        assert compiled.multiplier == pytest.approx(one_by_one.multiplier, rel=1e-6)
+
+
+def test_costs_of_dependent_columns_or_without_a_bound_are_zero():
+    hessian, x, reach = np.array([[1.0, 1.0], [1.0, 1.0]]), [1.0, 2.0], [1.0, 1.0]
+    assert _kernels.least_costs(x, hessian, reach, 1.0).tolist() == [0.0, 0.0]
+    assert _kernels.least_costs(x, np.eye(2), reach, np.inf).tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(_kernels.least_costs(x, np.eye(2), reach, 0.0), [0.5, 2.0], rtol=1e-12)
+    with pytest.raises(ValueError, match="do not fit"):
+        _kernels.least_costs(x, np.eye(3), reach, 0.0)

@@ -378,7 +378,7 @@ def test_a_time_limit_ends_it_and_it_says_so():
 
 def test_refits_are_bounded_and_the_rest_is_said_not_to_be_examined(monkeypatch):
     model = fitted("softmax", k=3)  # no bounds: every swap is a refit
-    monkeypatch.setattr("levelprox.estimators._stability._FEWEST", 2)
+    monkeypatch.setattr("levelprox.estimators._claims._FEWEST_REFITS", 2)
     monkeypatch.setattr("levelprox.estimators._stability._WORK", 0)
     summary = model.summary(X, Y["softmax"])
     assert sum(row.contribution.examined for row in summary.features) == 2

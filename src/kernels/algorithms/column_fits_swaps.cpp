@@ -1,0 +1,176 @@
+#include "algorithms/column_fits_swaps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace levelprox {
+
+namespace {
+
+constexpr double INFINITE = std::numeric_limits<double>::infinity();
+constexpr double ROUNDING = 0x1p-46;                         // of a figure that comes from well-conditioned columns
+constexpr double UNRELIABLE = 1e-4;                          // relative error from which on there is no bound
+constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};  // of the best step: shorter ones change margins less
+
+// The inverse of a positive definite matrix, by its Cholesky factor; empty where it is not.
+std::vector<double> inverse_of(std::size_t m, std::vector<double> H) {
+    for (std::size_t j = 0; j < m; ++j)
+        for (std::size_t k = 0; k <= j; ++k) {
+            double sum = H[j * m + k];
+            for (std::size_t l = 0; l < k; ++l) sum -= H[j * m + l] * H[k * m + l];
+            if (j == k && !(sum > 0)) return {};
+            H[j * m + k] = j == k ? std::sqrt(sum) : sum / H[k * m + k];
+        }
+    std::vector<double> K(m * m, 0.0), column(m);
+    for (std::size_t c = 0; c < m; ++c) {
+        for (std::size_t j = c; j < m; ++j) {
+            double sum = j == c ? 1.0 : 0.0;
+            for (std::size_t l = c; l < j; ++l) sum -= H[j * m + l] * column[l];
+            column[j] = sum / H[j * m + j];
+        }
+        for (std::size_t j = m; j-- > c;) {
+            double sum = column[j];
+            for (std::size_t l = j + 1; l < m; ++l) sum -= H[l * m + j] * column[l];
+            column[j] = sum / H[j * m + j];
+            K[j * m + c] = K[c * m + j] = column[j];
+        }
+    }
+    return K;
+}
+
+double frobenius(const std::vector<double> &A) {
+    double sum = 0;
+    for (const double entry : A) sum += entry * entry;
+    return std::sqrt(sum);
+}
+
+}  // namespace
+
+std::vector<double> least_costs(const std::vector<double> &x, const std::vector<double> &hessian,
+                                const std::vector<double> &magnitude, double concordance) {
+    const std::size_t m = x.size();
+    std::vector<double> cost(m, 0.0), unit(m), scaled(m * m);
+    if (!std::isfinite(concordance)) return cost;
+    for (std::size_t j = 0; j < m; ++j) {
+        if (!(hessian[j * m + j] > 0) || !std::isfinite(hessian[j * m + j])) return cost;
+        unit[j] = 1 / std::sqrt(hessian[j * m + j]);
+    }
+    for (std::size_t j = 0; j < m; ++j)
+        for (std::size_t k = 0; k < m; ++k)
+            scaled[j * m + k] = unit[j] * 0.5 * (hessian[j * m + k] + hessian[k * m + j]) * unit[k];
+    const std::vector<double> K = inverse_of(m, scaled);
+    if (K.empty()) return cost;
+    const double error = ROUNDING * frobenius(scaled) * frobenius(K);  // at least that of the condition number
+    if (!(error <= UNRELIABLE)) return cost;
+    for (std::size_t i = 0; i < m; ++i) {
+        const double own = unit[i] * K[i * m + i] * unit[i];
+        double reach = 0;
+        for (std::size_t l = 0; l < m; ++l) reach += std::abs(unit[i] * K[i * m + l] * unit[l]) * magnitude[l];
+        const double rho = concordance * std::abs(x[i]) * reach / own;
+        for (const double t : FRACTIONS) {
+            const double factor = t - self_concordant_factor(t * rho) * t * t;
+            if (own > 0 && std::isfinite(factor)) cost[i] = std::max(cost[i], x[i] * x[i] / own * factor);
+            if (concordance == 0) break;
+        }
+        cost[i] *= 1 - error;
+    }
+    return cost;
+}
+
+ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
+                            const SwapColumns &newcomers, const std::vector<std::vector<std::int64_t>> &leaving,
+                            const SwapSettings &settings, std::int64_t most_refits, Poll &poll) {
+    const double threshold = settings.threshold;
+    ExaminedSwaps found;
+    SwapColumns larger = inside;
+    larger.columns.push_back({});
+    larger.magnitude.push_back(0.0);
+    if (!inside.ridge.empty()) larger.ridge.push_back(0.0);
+    const auto fit = [&](const Columns &columns, std::vector<double> start, double below,
+                         const std::vector<double> &ridge) {
+        ++found.n_refits;
+        return fits.fit(columns, std::move(start), settings.tolerance, settings.accuracy, below, {}, ridge, poll);
+    };
+    for (std::size_t j = 0; j < newcomers.columns.size(); ++j) {
+        found.newcomer = std::int64_t(j);
+        if (found.n_refits >= most_refits) {
+            found.end = SwapEnd::refits;
+            return found;
+        }
+        larger.columns.back() = newcomers.columns[j];
+        larger.magnitude.back() = newcomers.magnitude[j];
+        if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
+        const std::int64_t before = found.n_refits;
+        const auto ended = [&](SwapEnd end) {
+            found.end = end;
+            found.n_refits = before;
+            return found;
+        };
+        std::vector<double> start = x;
+        start.push_back(0.0);
+        const ColumnFit with = fit(larger.columns, std::move(start), INFINITE, larger.ridge);
+        std::int64_t shown = 0;
+        if (with.end == FitEnd::failed) return ended(SwapEnd::failed);
+        const std::vector<double> costs = least_costs(with.x, with.hessian, larger.magnitude, settings.concordance);
+        const double least = std::isfinite(settings.concordance) ? with.psi - with.gap - with.resolution : -INFINITE;
+        for (const std::int64_t i : leaving[j]) {
+            if (least + costs[std::size_t(i)] >= settings.psi - threshold) {
+                ++shown;
+                continue;
+            }
+            if (found.n_refits >= most_refits) break;
+            Columns columns = larger.columns;
+            std::vector<double> near = with.x, ridge = larger.ridge;
+            columns.erase(columns.begin() + i);
+            near.erase(near.begin() + i);
+            if (!ridge.empty()) ridge.erase(ridge.begin() + i);
+            const ColumnFit without = fit(columns, std::move(near), settings.psi, ridge);
+            if (without.end == FitEnd::failed) return ended(SwapEnd::failed);
+            const double coarser = std::max(without.resolution - settings.resolution, 0.0);
+            if (without.end == FitEnd::fitted && without.psi < settings.psi - threshold - coarser) {
+                found.leaves = i;
+                return ended(SwapEnd::lower);
+            }
+            shown += without.end == FitEnd::not_below || without.psi - without.gap >= settings.psi - 2 * threshold;
+        }
+        found.shown += shown;
+    }
+    return found;
+}
+
+BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
+                           const SwapColumns &newcomers, const std::vector<double> &bounds, double gain,
+                           const SwapSettings &settings, Poll &poll) {
+    BestAddition best;
+    best.gain = gain;
+    SwapColumns larger = inside;
+    larger.columns.push_back({});
+    if (!inside.ridge.empty()) larger.ridge.push_back(0.0);
+    for (std::size_t j = 0; j < newcomers.columns.size(); ++j) {
+        const double least = std::max(best.gain, settings.threshold);
+        if (bounds[j] <= least) break;
+        larger.columns.back() = newcomers.columns[j];
+        if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
+        std::vector<double> start = x;
+        start.push_back(0.0);
+        const ColumnFit with = fits.fit(larger.columns, std::move(start), settings.tolerance, settings.accuracy,
+                                        settings.psi - least, {}, larger.ridge, poll);
+        best.failed = with.end == FitEnd::failed;
+        if (best.failed) break;
+        ++best.tried;
+        if (with.end == FitEnd::not_below) {
+            ++best.shown;
+            continue;
+        }
+        const double reached = settings.psi - with.psi, coarser = std::max(with.resolution - settings.resolution, 0.0);
+        if (reached > least && reached > coarser) {
+            best.gain = reached;
+            best.newcomer = std::int64_t(j);
+        }
+        best.shown += with.psi - with.gap >= settings.psi - std::max(best.gain, 0.0) - 2 * settings.threshold;
+    }
+    return best;
+}
+
+}  // namespace levelprox
