@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox import _kernels
 from levelprox._typing import Features, Mask, Vector
 from levelprox._validation import finite, is_data, real, real_array, whole
 from levelprox.constraints import MCP, Constraint
@@ -261,6 +262,25 @@ class Problem(FeatureProblem):
             return False
         mask, all_nonnegative = self.signs
         return not (all_nonnegative or mask is not None) or not np.any(np.asarray(x)[self.must_be_nonnegative()] < 0)
+
+    def compiled(self) -> _kernels.LevelConstraint:
+        """Return the level and the units of the features in the form of the kernels."""
+        scale, (mask, all_nonnegative) = self.objective.feature_scale, self.signs
+        level = (
+            self.constraint.compiled,
+            self.n_features,
+            self.n_outputs,
+            self.weights,
+            mask,
+            all_nonnegative,
+            self.level,
+        )
+        if scale is None:
+            return _kernels.LevelConstraint(*level)
+        mean, intercept = (scale.mean, scale.intercept) if self.centred else (None, None)
+        return _kernels.LevelConstraint(
+            *level, scale.size, mean, -1 if intercept is None else intercept, scale.working_units
+        )
 
     def point(self, name: str, x: object, copy: bool = True) -> Vector:
         """Return `x` as a float64 array of shape (d,), finite; without `copy` it may be x itself."""

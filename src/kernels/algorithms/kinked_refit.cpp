@@ -20,7 +20,8 @@ constexpr double EXACT_ERROR_SHARE = 1e-11;  // of psi: an error that needs no r
 constexpr double GOLDEN = 0.6180339887498949;
 constexpr std::size_t MANY_SAMPLES = 4000;  // from which a descent begins with some of them
 constexpr double SOME_SAMPLES_POWER = 2.0 / 3, NEAR_FACTOR = 2.0;
-constexpr int ROUNDS = 8;  // in which samples with wrong signs join
+constexpr std::size_t MORE_FACTOR = 4;  // times as many samples, where f falls beyond the kinks of those near theirs
+constexpr int ROUNDS = 8;               // in which samples with wrong signs join
 
 // A permutation of 0..2^64 - 1 (the finaliser of splitmix64): the samples with the smallest numbers are some of all.
 std::uint64_t scattered(std::uint64_t i) {
@@ -283,9 +284,9 @@ KinkedRefit::Dual KinkedRefit::descended(std::vector<double> w, std::vector<std:
         }
         if (wrong.empty() && found.bounded) return {std::move(basis), std::move(u)};
         for (std::size_t i = 0; i < n_; ++i) off[i] = now[i] - kinks[i];
-        count = round + 1 < ROUNDS && found.bounded ? count : n_;
-        if (count == n_) {
-            rows = nearest(off, n_, basis);
+        if (!found.bounded || round + 1 >= ROUNDS) {
+            count = round + 1 < ROUNDS ? std::min(n_, MORE_FACTOR * count) : n_;
+            rows = nearest(off, count, basis);
             continue;
         }
         std::vector<std::size_t> joined;

@@ -13,11 +13,12 @@ namespace levelprox {
 namespace {
 
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
+constexpr double INFINITE = std::numeric_limits<double>::infinity();
 constexpr double PIVOT_SHARE = 1e-9;        // of |row||edge|: what a pivot must not be below
 constexpr double LEVEL_SHARE = 1e-10;       // of the slope along an edge: beyond the last kink f may be level
 constexpr double INDEPENDENT_SHARE = 1e-3;  // of |row|: the least part that is independent of others in the first basis
-constexpr std::size_t NEAREST_PER_COORDINATE = 3;  // rows that a first basis is chosen from
-constexpr std::size_t FIRST_KINKS = 64;            // that are sorted along an edge, for a start
+constexpr std::size_t NEAREST_PER_COORDINATE = 3;       // rows that a first basis is chosen from
+constexpr double GUESS_FACTOR = 8, LAST_GUESS = 1e100;  // of how far along an edge its minimum is
 constexpr int EDGES_BETWEEN_REFRESHES = 32;
 
 double norm(const double *v, std::size_t size, std::size_t stride = 1) {
@@ -142,26 +143,29 @@ private:
         bool operator<(const Meeting &other) const { return t != other.t ? t < other.t : i < other.i; }
     };
 
-    // The kinks that are met along an edge up to the minimum of f; empty where f has none.
-    std::vector<Meeting> meetings(const std::vector<double> &speed, double edge_length, double falls) const {
-        std::vector<Meeting> ahead;
+    // The kinks that are met along an edge up to the minimum of f; empty where f has none. Most rows are met later:
+    // only those up to a guess are sorted, and more where these are too few.
+    std::vector<Meeting> meetings(const std::vector<double> &speed, double edge_length, double falls) {
         const double pivot = PIVOT_SHARE * edge_length;
-        for (std::size_t i = 0; i < rows_.count; ++i)
-            if (s_[i] * speed[i] < 0 && std::abs(speed[i]) > pivot * rows_.length[i])
-                ahead.push_back({-s_[i] / speed[i], i, (rows_.high[i] - rows_.low[i]) * std::abs(speed[i])});
-        std::size_t sorted = 0, count = std::min(FIRST_KINKS, ahead.size());
-        double rise = 0;
-        while (sorted < ahead.size()) {
-            if (count < ahead.size()) std::nth_element(ahead.begin() + sorted, ahead.begin() + count, ahead.end());
-            std::sort(ahead.begin() + sorted, ahead.begin() + count);
-            for (; sorted < count; ++sorted) {
-                rise += ahead[sorted].rise;
+        std::vector<Meeting> met;
+        double rise = 0, from = 0;
+        for (double until = guess_;; from = until, until = until > LAST_GUESS ? INFINITE : GUESS_FACTOR * until) {
+            const std::size_t sorted = met.size();
+            for (std::size_t i = 0; i < rows_.count; ++i) {
+                const double s = std::abs(s_[i]), v = std::abs(speed[i]);
+                if (!((s_[i] * speed[i] < 0) & (s < until * v) & (s >= from * v))) continue;
+                if (v > pivot * rows_.length[i]) met.push_back({s / v, i, (rows_.high[i] - rows_.low[i]) * v});
+            }
+            std::sort(met.begin() + std::ptrdiff_t(sorted), met.end());
+            for (std::size_t p = sorted; p < met.size(); ++p) {
+                rise += met[p].rise;
                 if (rise >= (1 - LEVEL_SHARE) * falls) {
-                    ahead.resize(sorted + 1);
-                    return ahead;
+                    met.resize(p + 1);
+                    guess_ = 2 * met.back().t;
+                    return met;
                 }
             }
-            count = std::min(4 * count, ahead.size());
+            if (until == INFINITE) break;
         }
         return {};
     }
@@ -215,6 +219,7 @@ private:
     const double steepest_, rounding_;
     std::vector<std::size_t> basis_;
     std::vector<double> w_, y_, u_, s_, v_, matrix_, inverse_;
+    double guess_ = 1;
     double terms_ = 0;
     Poll &poll_;
 };

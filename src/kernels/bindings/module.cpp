@@ -24,6 +24,7 @@ NB_MODULE(_kernels, m) {
     bind_kinked_fits(m);
     bind_gram_search(m);
     bind_residual(m);
+    bind_level(m);
     bind_libsvm(m);
     // The stub generator loads this module alone, as `_kernels`, without the package.
     if (nanobind::cast<std::string>(m.attr("__name__")) == "levelprox._kernels")

@@ -18,4 +18,5 @@ void bind_quadratic(nanobind::module_ &m);
 void bind_column_fits(nanobind::module_ &m);
 void bind_kinked_fits(nanobind::module_ &m);
 void bind_residual(nanobind::module_ &m);
+void bind_level(nanobind::module_ &m);
 void bind_libsvm(nanobind::module_ &m);

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from levelprox.backends._base import DataSource, RemoteObjective
-from levelprox.backends.partition import Form
+from levelprox.backends._base import RemoteObjective
+from levelprox.backends.partition import DataSource, Form
 from levelprox.backends.partitioned import PartitionedModel
 from levelprox.backends.query import PartialSums, Query, Traffic
 from levelprox.designs import Chunked, is_dask, is_on_device

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends.partition import Form, Statistics
+from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss
 from levelprox.objectives import Curved
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
@@ -279,6 +278,13 @@ class RemoteObjective(Curved):
         sums = self.evaluate(Query(features, (rows.ravel(),), gradient="everywhere"))
         return float(sums.values[0]), _there(sums.gradient)
 
+    def values(self, points: Iterable[Vector]) -> Vector:
+        """Return ψ at some points, inf where it is no number; one round."""
+        rows = np.array([*points]).reshape(-1, self.features.size, self.n_outputs)
+        used = np.flatnonzero(np.any(rows, axis=(0, 2)))
+        values = self.evaluate(Query(self.features[used], tuple(row[used].ravel() for row in rows))).values
+        return np.where(np.isnan(values), np.inf, values)
+
     # Margins are remote points here: each quantity at them costs one round at most.
 
     def margins(self, x: Vector) -> RemotePoint:
@@ -356,43 +362,3 @@ def _there(part: Vector | None) -> Vector:
     """Return a part of the sums of the query."""
     assert part is not None
     return part
-
-
-class DataSource(ABC):
-    """X, targets and weights, wherever they are.
-
-    Attributes
-    ----------
-    n_features : int
-    dtype : dtype
-        Of X.
-    names : list of str or None
-        Of the columns, where X has some.
-    """
-
-    n_features: int
-    dtype: np.dtype[Any]
-    names: list[str] | None = None
-
-    @abstractmethod
-    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
-        """Return what must be known before there is a model; X and y are checked on the way."""
-
-    @abstractmethod
-    def spread(self, total: float) -> float:
-        """Σ s |y − median| / Σ s."""
-
-    @abstractmethod
-    def model(self, form: Form) -> RemoteObjective:
-        """ψ of these samples."""
-
-    @abstractmethod
-    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
-        """Return the same samples, their weights multiplied by a factor for their class."""
-
-    @abstractmethod
-    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
-        """Return the samples of one fold, or all others: those of a weight of 0 do not count.
-
-        Which fold a sample is in depends on the seed, its chunk and its place there alone.
-        """

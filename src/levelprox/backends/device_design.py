@@ -20,7 +20,7 @@ import numpy as np
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.array_namespace import Namespace, array_namespace
 from levelprox.designs import check_shape
-from levelprox.designs.moments import Moments
+from levelprox.designs.moments import Moments, deviation, middle_and_unit
 from levelprox.exceptions import InvalidInputError
 
 _DOUBLE = np.dtype(np.float64)
@@ -31,6 +31,7 @@ _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
 _STORED = 2**25  # entries of a CSR matrix that are checked at a time
+_LEAST_NORM = 1e-15  # of some thousand entries, above which their squares are in the range of float32
 _TYPICAL = 2**10  # rows for an estimate of the typical size of entries
 
 
@@ -189,7 +190,9 @@ class DeviceDesign:
         center = self._zeros() if self._center is None else self._center
         scale = self._zeros() + 1 if self._scale is None else self._scale
         squares, total = self._zeros(), weight.sum()
-        if self._csr is None:
+        if (plain := self._plain_squares(weight)) is not None:
+            squares = plain / scale**2
+        elif self._csr is None:
             for rows in self._blocks(max(1, _MEASURED // (8 * self.d))):
                 off = (cast(self.X[rows], _DOUBLE) - center) / scale
                 squares = squares + xp.matmul(weight[rows], off * off)
@@ -201,6 +204,18 @@ class DeviceDesign:
                 self.namespace.add_at(held, columns, weight[rows])
             squares = squares + (total - held) * (center / scale) ** 2  # of the entries that are not stored
         return xp.concatenate([squares, total.reshape(1)]) if self.intercept else squares
+
+    def _plain_squares(self, weight: Any) -> Any:
+        """Return Σ x_ij² of float32 columns without weights and centres, read once; None where that does not serve."""
+        if self._csr is not None or self._center is not None or self.dtype == _DOUBLE:
+            return None
+        xp, cast = self.namespace.xp, self.namespace.cast
+        norms = [xp.linalg.norm(self.X[rows], axis=0) for rows in self._blocks(_ADDED)]
+        norms = cast(xp.stack(norms), _DOUBLE)
+        largest = xp.amax(norms, axis=0)
+        # Squares beyond the range of float32, and zeros that may be such squares, are left to float64.
+        fine = (weight == 1).all() & ((largest > _LEAST_NORM) & (largest < np.inf)).all()
+        return (norms**2).sum(axis=0) if bool(self.namespace.to_host(fine)) else None
 
     def typical_squares(self, weight: Any) -> Any:
         """Return the same in units of Σ s; for dense X from evenly spaced rows, without a pass over X."""
@@ -226,13 +241,13 @@ class DeviceDesign:
             sums = sums + xp.matmul(weight[rows], block)
             low = xp.minimum(low, xp.amin(xp.where(counted, block, np.inf), axis=0))
             high = xp.maximum(high, xp.amax(xp.where(counted, block, -np.inf), axis=0))
-        mean, unit = _middle_and_unit(xp, sums / total, low, high)
+        mean, unit = middle_and_unit(xp, sums / total, low, high)
         first, second = self._zeros(), self._zeros()
         for rows in self._blocks(max(1, _MEASURED // (8 * self.d))):
             off = (cast(self.X[rows], _DOUBLE) - mean) / unit
             first = first + xp.matmul(weight[rows], off)
             second = second + xp.matmul(weight[rows], off * off)
-        return mean, _deviation(xp, first, second, total, unit), low, high
+        return mean, deviation(xp, first, second, total, unit), low, high
 
     def _csr_moments(self, weight: Any, counts: Any, total: Any) -> tuple[Any, Any, Any, Any]:
         xp, add_at, least_at = self.namespace.xp, self.namespace.add_at, self.namespace.least_at
@@ -248,7 +263,7 @@ class DeviceDesign:
         has_zeros = stored < counts.sum()
         low = xp.where(has_zeros & (low > 0), 0.0, low)
         high = xp.where(has_zeros & (lowest > 0), 0.0, -lowest)
-        mean, unit = _middle_and_unit(xp, sums / total, low, high)
+        mean, unit = middle_and_unit(xp, sums / total, low, high)
         first, second = zeros + 0, zeros + 0
         for values, rows, columns in self._entries():
             off = (values - mean[columns]) / unit[columns]
@@ -258,7 +273,7 @@ class DeviceDesign:
         at_zero, left = -mean / unit, xp.where(has_zeros, total - held, 0.0)
         first = first + left * at_zero
         second = second + left * at_zero * at_zero
-        return mean, _deviation(xp, first, second, total, unit), low, high
+        return mean, deviation(xp, first, second, total, unit), low, high
 
     def check_finite(self) -> None:
         """Raise if an entry of X is NaN or infinite, and say where; one pass over X."""
@@ -383,16 +398,3 @@ class Columns:
         )
         out = cast(parts, _DOUBLE).sum(axis=0)
         return out if whole == n else out + cast(xp.matmul(left[whole:].T, right[whole:]), _DOUBLE)
-
-
-def _middle_and_unit(xp: Any, mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
-    """Means between the least and the largest entries, and powers of two no less than the distance to those."""
-    mean = xp.minimum(xp.maximum(mean, low), high)
-    half = xp.maximum(high / 2 - mean / 2, mean / 2 - low / 2)
-    unit = xp.exp2(xp.ceil(xp.log2(xp.where(half > 0, half, 1.0))) + 1)
-    return mean, unit
-
-
-def _deviation(xp: Any, first: Any, second: Any, total: Any, unit: Any) -> Any:
-    spread = second - first * (first / total)
-    return unit * xp.sqrt(xp.where(spread > 0, spread, 0.0) / total)

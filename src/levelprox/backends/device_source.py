@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from levelprox._typing import Vector
 from levelprox._validation import check_labels
-from levelprox.backends._base import DataSource
 from levelprox.backends.array_namespace import Namespace, Transfers, array_namespace
 from levelprox.backends.device_design import DeviceDesign
-from levelprox.backends.partition import Form, Statistics, check_few
+from levelprox.backends.partition import DataSource, Form, Statistics, check_few
 from levelprox.designs.moments import Moments, RunningMoments
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss, Multinomial, check_weights

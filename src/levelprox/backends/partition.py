@@ -7,10 +7,11 @@ names the partition, and the row and column in it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel
 from levelprox.objectives.one_vs_rest import OneVsRestModel
+
+if TYPE_CHECKING:
+    from levelprox.backends._base import RemoteObjective
 
 _BITS_PER_ROUND = 12  # of the median
 _MAX_CLASSES = 10_000
@@ -281,6 +285,46 @@ class ComputeStatistics:
             of_y.update(DenseDesign(np.ascontiguousarray(numbers)[:, None]), partition.weight)
             largest = float(np.max(np.abs(numbers[weight > 0]), initial=0.0))
         return Statistics(design.shape[0], partition.total, moments, classes, class_weights, of_y, largest)
+
+
+class DataSource(ABC):
+    """X, targets and weights, wherever they are.
+
+    Attributes
+    ----------
+    n_features : int
+    dtype : dtype
+        Of X.
+    names : list of str or None
+        Of the columns, where X has some.
+    """
+
+    n_features: int
+    dtype: np.dtype[Any]
+    names: list[str] | None = None
+
+    @abstractmethod
+    def statistics(self, loss: Loss, labels: bool, with_moments: bool) -> Statistics:
+        """Return what must be known before there is a model; X and y are checked on the way."""
+
+    @abstractmethod
+    def spread(self, total: float) -> float:
+        """Σ s |y − median| / Σ s."""
+
+    @abstractmethod
+    def model(self, form: Form) -> RemoteObjective:
+        """ψ of these samples."""
+
+    @abstractmethod
+    def weighted(self, classes: NDArray[Any], factors: Vector) -> Self:
+        """Return the same samples, their weights multiplied by a factor for their class."""
+
+    @abstractmethod
+    def part(self, fold: int, folds: int, seed: int, held_out: bool) -> Self:
+        """Return the samples of one fold, or all others: those of a weight of 0 do not count.
+
+        Which fold a sample is in depends on the seed, its chunk and its place there alone.
+        """
 
 
 def median(source: Any, total: float) -> float:

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends._base import DataSource, RemoteObjective, SquareSums
+from levelprox.backends._base import RemoteObjective, SquareSums
 from levelprox.backends.partition import (
     ComputeStatistics,
+    DataSource,
     Form,
     Partition,
     ScaleWeights,

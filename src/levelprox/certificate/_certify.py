@@ -20,10 +20,12 @@ from levelprox._typing import Vector
 from levelprox.certificate.degenerate import degenerate_distance
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.certificate.possible_gain import possible_gain
-from levelprox.certificate.residual import Residual, best_residuals, best_subgradient
+from levelprox.certificate.residual import Residual, best_subgradient
 from levelprox.exceptions import InvalidInputError, NumericalError
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
+
+_NO_RESIDUAL = 1e-13  # a KKT residual that no other subgradient need lower
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,10 @@ def _first_order(
         return assemble(problem, x, psi, gradient, null), gradient, slopes
     # The best one by the 2-norm, with the level or without, or the one that was hinted at.
     found = [subgradients.guess]
-    found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
-    every = [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found]
+    every = [assemble(problem, x, psi, subgradients.gradient(subgradients.guess), null)]
+    if every[0].kkt > _NO_RESIDUAL:
+        found += [best_subgradient(problem, x, null, subgradients, seconds / 2, free) for free in (True, False)]
+        every += [assemble(problem, x, psi, subgradients.gradient(rho), null) for rho in found[1:]]
     best = min(range(len(every)), key=lambda i: every[i].kkt)
     return every[best], subgradients.gradient(found[best]), subgradients.slopes_at(found[best])
 
@@ -268,7 +272,7 @@ def assemble(
         g = min(g, problem.constraint.value(problem.sizes(x), problem.weights))
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    best = best_residuals(problem, residual, g, null)
+    best = residual.best(g, null)
     y = best.y
     distance, check = degenerate_distance(problem)
     negative = -float(np.min(x[problem.must_be_nonnegative()], initial=0.0))
@@ -352,7 +356,7 @@ def _relative(excess: float, whole: float) -> float:
 
 def _dual_bound(problem: Problem, x: Vector, residual: Residual, slack: float, psi: float, null: NullFit) -> float:
     """Return y ≤ (ψ(x_0) − ψ(x) + μ/2 ‖x_0 − x‖²) / (η − g_x(x_0)), x_0 the null fit, g_x the surrogate at x."""
-    support, t = residual.support, residual.t
+    support, t = residual.support, residual.lines.t
     spent = problem.constraint.slope(t) * t
     if problem.weights is not None:
         spent = problem.weights[support] * spent

@@ -60,35 +60,19 @@ class Residual:
     """
 
     def __init__(self, problem: Problem, x: Vector, gradient: Vector, measured: bool = True) -> None:
-        # Of the vectors over all features only zero_offset is made, and those of weights that differ: d may be large.
-        self.problem = problem
-        sizes = x if problem.n_outputs == 1 else problem.sizes(x)
-        self.support = problem.support(x)
-        self.t = t = np.abs(sizes[self.support])
-        scale = problem.objective.feature_scale if measured else None
-        slope = np.asarray(problem.constraint.slope(t), np.float64)
-        if problem.weights is not None:
-            slope = problem.weights[self.support] * slope
-        self.zero_slope = -problem.constraint.lam * (np.ones(1) if problem.weights is None else problem.weights)
-        if scale is not None:
-            gradient = in_units(problem, gradient)
-            slope = slope / scale.size[self.support]
-            self.zero_slope = self.zero_slope / scale.size
-        places = problem.coordinates(self.support)
-        self.support_offset = gradient[places]
-        if problem.n_outputs == 1:
-            self.support_slope = slope * np.sign(x[places])
-        else:
-            self.support_slope = np.repeat(slope, problem.n_outputs) * (x[places] / np.repeat(t, problem.n_outputs))
-        self.zero_offset = pull(problem, gradient)
-        self.zero_offset[self.support] = -np.inf
+        self.lines = _kernels.KktLines(problem.compiled(), np.ascontiguousarray(x), gradient, measured)
+
+    @property
+    def support(self) -> Features:
+        """The features that are not zero."""
+        return self.lines.support
 
     def each(self, y: float) -> Vector:
         """Return the residuals that are not 0: of coordinates of the support, then of features at zero."""
-        on_support = np.abs(self.support_offset + y * self.support_slope)
-        over = np.flatnonzero(self.zero_offset > -y * self.zero_slope)  # at a solution few, or none
-        slope = self.zero_slope if self.zero_slope.size == 1 else self.zero_slope[over]
-        return np.concatenate([on_support, self.zero_offset[over] + y * slope])
+        lines = self.lines
+        on_support = np.abs(lines.support_offset + y * lines.support_slope)
+        at_zero = lines.zero_offset + y * lines.zero_slope
+        return np.concatenate([on_support, at_zero[at_zero > 0]])
 
     def squared(self, y: float) -> float:
         """Return the sum of their squares; beyond the range of float64 it is inf."""
@@ -98,37 +82,14 @@ class Residual:
 
     def largest(self, y: float) -> float:
         """Return the largest residual."""
-        return _kernels.largest_residual(*self._lines, y)
+        return self.lines.largest(y)
 
-    def best(self, g: float, curvature: float) -> Best:
-        """Return the y ≥ 0 with the smallest residuals where g(x) is g, and these.
+    def best(self, g: float, null: NullFit) -> Best:
+        """Return the best multiplier y ≥ 0 where g(x) is g, and its residuals.
 
-        Parameters
-        ----------
-        g : float
-        curvature : float
-            Of ψ along a typical column; 0 where it is not known.
+        y = 0 where the constraint clearly does not hold x back.
         """
-        problem = self.problem
-        slack = problem.level - g - _ROUNDING * problem.level
-        rooms = self._rooms()
-        found = _kernels.best_multiplier(*self._lines, *rooms, max(slack, 0.0), problem.level, curvature)
-        return Best(*found)
-
-    def _rooms(self) -> tuple[Vector, Vector]:
-        """Return what each feature can cost more than it does: ω_j (cap − φ(|x_j|))."""
-        problem = self.problem
-        cap, weights = problem.constraint.cap, problem.weights
-        if math.isinf(cap):
-            return np.full(self.support_offset.size, np.inf), np.full(1, np.inf)
-        room = np.maximum(cap - np.asarray(problem.constraint.phi(self.t), np.float64), 0.0)
-        if weights is not None:
-            room = weights[self.support] * room
-        return np.repeat(room, problem.n_outputs), cap * (np.ones(1) if weights is None else weights)
-
-    @property
-    def _lines(self) -> tuple[Vector, Vector, Vector, Vector]:
-        return self.support_offset, self.support_slope, self.zero_offset, self.zero_slope
+        return Best(*self.lines.best(g, null.scale, null.curvature))
 
 
 @dataclass(frozen=True)
@@ -163,18 +124,10 @@ def pull(problem: Problem, gradient: Vector) -> Vector:
     return size
 
 
-def best_residuals(problem: Problem, residual: Residual, g: float, null: NullFit) -> Best:
-    """Return the best multiplier and its residuals; y = 0 where the constraint clearly does not hold x back."""
-    # Clearly below the level and stationary without it.
-    if problem.level - g > CLEARLY * problem.level and (free := residual.largest(0.0)) <= CLEARLY * null.scale:
-        return Best(0.0, free, 0.0)
-    return residual.best(g, null.curvature)
-
-
 def distance(problem: Problem, x: Vector, psi: float, gradient: Vector, null: NullFit) -> tuple[float, float]:
     """Return the KKT residual at x, in units of ∇ψ along a typical column, and the best multiplier."""
-    best = best_residuals(problem, Residual(problem, x, gradient), problem.g(x), null)
-    return best.largest, best.y
+    y, stationarity, complementarity = problem.compiled().residual(x, gradient, null.scale, null.curvature)
+    return max(stationarity, complementarity), y
 
 
 def best_subgradient(
@@ -201,11 +154,11 @@ def best_subgradient(
 
     rows, radius, center = subgradients.rows, subgradients.radius, subgradients.center
     residual, scale = Residual(problem, x, subgradients.gradient(subgradients.guess)), null.scale
-    price = -np.broadcast_to(residual.zero_slope, x.shape)  # λω_j in the unit of its column
+    price = -np.broadcast_to(residual.lines.zero_slope, x.shape)  # λω_j in the unit of its column
     slope = np.zeros(problem.dimension)
-    slope[residual.support] = residual.support_slope
+    slope[residual.lines.support] = residual.lines.support_slope
     support, one_sided = x != 0, problem.must_be_nonnegative()
-    unit = residual.best(problem.g(x), null.curvature).y or scale / (float(np.max(price, initial=0.0)) or 1.0)  # of y
+    unit = residual.best(problem.g(x), null).y or scale / (float(np.max(price, initial=0.0)) or 1.0)  # of y
     deadline = time.monotonic() + seconds
     best = (math.inf, subgradients.guess)
 

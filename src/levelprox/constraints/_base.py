@@ -22,12 +22,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox import _kernels
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError
@@ -101,6 +102,11 @@ class Constraint(ABC):
     @abstractmethod
     def _curvature(self, t: Double) -> Double: ...
 
+    @property
+    def compiled(self) -> _kernels.Penalty:
+        """φ in the form of the kernels: a compiled formula, or calls of this object."""
+        return _kernels.PythonPenalty(self)
+
     def phi(self, t: ArrayLike) -> FloatArray:
         """Return φ(t), the cost of a coordinate of size t."""
         return _in_double(self._phi_from_zero, t)
@@ -134,10 +140,8 @@ class Constraint(ABC):
 
     def total(self, x: Double, weights: Double | None) -> float:
         """Return g(x) as `value` does, for arrays that have been validated."""
-        t, omega = _charged(x, weights)
-        with np.errstate(over="ignore", under="ignore"):
-            cost = self._phi_from_zero(t)
-            return float((cost if omega is None else omega * cost).sum())
+        omega = None if weights is None else np.ascontiguousarray(weights).reshape(-1)
+        return self.compiled.total(np.ascontiguousarray(x).reshape(-1), omega)
 
     def total_above(self, x: Double, weights: Double | None) -> float:
         """Return g(x) rounded up by a few units in the last place, for arrays that have been validated.
@@ -179,6 +183,58 @@ class Constraint(ABC):
                 )
 
 
+class CompiledConstraint(Constraint):
+    """Base class of the constraints whose φ is compiled (`kernels/algorithms/penalty.cpp`).
+
+    A subclass that overrides one of the functions of φ is evaluated in Python.
+
+    Attributes
+    ----------
+    kernel_name : str
+        The name of the formula.
+    """
+
+    kernel_name: ClassVar[str]
+
+    @abstractmethod
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+
+    @property
+    def is_formula(self) -> bool:
+        """Whether φ is the compiled formula, not overridden."""
+        return all(getattr(type(self), name) is function for name, function in _OF_FORMULAS.items())
+
+    @property
+    def compiled(self) -> _kernels.Penalty:
+        """φ in the form of the kernels."""
+        return self._formula if self.is_formula else super().compiled
+
+    @property
+    def _formula(self) -> _kernels.Penalty:
+        return compiled_penalty(self.kernel_name, self.kernel_parameters(), 1.0)
+
+    def _phi(self, t: Double) -> Double:
+        return self._formula.phi(t)
+
+    def _slope(self, t: Double) -> Double:
+        return self._formula.slope(t)
+
+    def _curvature(self, t: Double) -> Double:
+        return self._formula.curvature(t)
+
+
+_OF_FORMULAS = {
+    name: getattr(CompiledConstraint, name) for name in ("phi", "slope", "curvature", "_phi", "_slope", "_curvature")
+}
+
+
+@lru_cache(maxsize=256)
+def compiled_penalty(name: str, parameters: tuple[float, ...], factor: float) -> _kernels.Penalty:
+    """Return φ(t/factor) for a compiled formula φ."""
+    return _kernels.penalty(name, list(parameters), factor)
+
+
 def in_interval(name: str, value: object, low: float, high: float) -> float:
     """Return `value` as a float, or raise an error that names the open interval it must be in."""
     try:
@@ -214,12 +270,6 @@ def unit_cap(build: Callable[[float, float], C], first: float, second: float, th
 
 
 _ULPS = sorted(itertools.product(range(-16, 17), repeat=2), key=lambda step: abs(step[0]) + abs(step[1]))
-
-
-def log1p_product(theta: float, t: Double) -> Double:
-    """Return log(1 + θt), also where θt overflows: there it equals log θ + log t to the last digit."""
-    product = theta * t
-    return np.where(np.isinf(product), math.log(theta) + np.log(np.maximum(t, 1)), np.log1p(product))
 
 
 def _in_double(function: Callable[[Double], Double], t: ArrayLike) -> FloatArray:

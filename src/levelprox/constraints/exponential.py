@@ -10,14 +10,15 @@ Table 2 of the paper; Bradley and Mangasarian (1998), ICML.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double
+from levelprox.constraints._base import CompiledConstraint
 
 
 @dataclass(frozen=True)
-class Exp(Constraint):
+class Exp(CompiledConstraint):
     """The exponential function, a smooth count of the nonzero coefficients.
 
     φ(t) = 1 - exp(-lam * t), with supremum 1, not reached. Row "Exp" of Table 2 of the paper.
@@ -36,6 +37,8 @@ class Exp(Constraint):
     2.0
     """
 
+    kernel_name: ClassVar[str] = "exponential"
+
     lam: float
 
     def __post_init__(self) -> None:
@@ -52,11 +55,6 @@ class Exp(Constraint):
         """λ², the curvature at 0."""
         return self.lam * self.lam
 
-    def _phi(self, t: Double) -> Double:
-        return -np.expm1(-self.lam * t)
-
-    def _slope(self, t: Double) -> Double:
-        return self.lam * np.exp(-self.lam * t)
-
-    def _curvature(self, t: Double) -> Double:
-        return self.lipschitz * np.exp(-self.lam * t)
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.lam,)

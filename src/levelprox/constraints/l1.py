@@ -11,15 +11,16 @@ Society B 58(1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double
+from levelprox.constraints._base import CompiledConstraint, Double
 from levelprox.projection import products_above
 
 
 @dataclass(frozen=True)
-class L1(Constraint):
+class L1(CompiledConstraint):
     """The ℓ1 norm, whose cost is proportional to the size of a coefficient.
 
     φ(t) = lam * t, unbounded, with h = 0: the convex case of Assumption 1 of the paper. R. Tibshirani
@@ -38,6 +39,8 @@ class L1(Constraint):
     2.5
     """
 
+    kernel_name: ClassVar[str] = "l1"
+
     lam: float = 1.0
 
     def __post_init__(self) -> None:
@@ -48,14 +51,9 @@ class L1(Constraint):
         """0, as h = 0."""
         return 0.0
 
-    def _phi(self, t: Double) -> Double:
-        return self.lam * t
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.lam,)
 
     def _phi_above(self, t: Double) -> Double:
         return t if self.lam == 1 else products_above(np.full_like(t, self.lam), t)
-
-    def _slope(self, t: Double) -> Double:
-        return np.full_like(t, self.lam)
-
-    def _curvature(self, t: Double) -> Double:
-        return np.zeros_like(t)

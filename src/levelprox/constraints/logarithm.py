@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double, log1p_product
+from levelprox.constraints._base import CompiledConstraint
 
 
 @dataclass(frozen=True)
-class Log(Constraint):
+class Log(CompiledConstraint):
     """The logarithm, concave but unbounded, with φ(1) = 1.
 
     φ(t) = log(1 + theta * t) / log(1 + theta); the slope at 0 is lam = theta / log(1 + theta). Row "Log"
@@ -38,6 +39,8 @@ class Log(Constraint):
     [0.0, 1.0, 2.0]
     """
 
+    kernel_name: ClassVar[str] = "logarithm"
+
     theta: float
 
     def __post_init__(self) -> None:
@@ -54,18 +57,6 @@ class Log(Constraint):
         """θ²/log(1 + θ), the curvature at 0."""
         return self.theta * self.lam
 
-    def _phi(self, t: Double) -> Double:
-        return log1p_product(self.theta, t) / math.log1p(self.theta)
-
-    def _remaining(self, t: Double) -> Double:
-        """Return 1/(1 + θt) in a form that does not overflow."""
-        if self.theta <= 1:
-            return 1 / (1 + self.theta * t)
-        half = 1 / self.theta  # where the slope is half of λ
-        return half / (half + t)
-
-    def _slope(self, t: Double) -> Double:
-        return self.lam * self._remaining(t)
-
-    def _curvature(self, t: Double) -> Double:
-        return self.lipschitz * self._remaining(t) ** 2
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.theta, self.lam)

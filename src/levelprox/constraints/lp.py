@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double
+from levelprox.constraints._base import CompiledConstraint
 
 
 @dataclass(frozen=True)
-class Lp(Constraint):
+class Lp(CompiledConstraint):
     """The bridge function with 0 < p < 1, concave but unbounded.
 
     φ(t) = (t + epsilon)**p - epsilon**p; the slope at 0 is lam = p * epsilon**(p - 1). Row "ℓp, 0<p<1"
@@ -44,6 +45,8 @@ class Lp(Constraint):
     (1.0, 3.0)
     """
 
+    kernel_name: ClassVar[str] = "lp"
+
     p: float
     epsilon: float
 
@@ -65,19 +68,6 @@ class Lp(Constraint):
         """p(1−p)ε^{p−2}, the curvature at 0."""
         return (1 - self.p) * self.lam / self.epsilon
 
-    def _phi(self, t: Double) -> Double:
-        # (1 + t/ε)^p = e^growth. For small growth the difference of powers cancels; for large growth e^growth may
-        # overflow although φ does not.
-        growth = self.p * np.log1p(t / self.epsilon)
-        near = self._at_zero * np.expm1(growth)
-        far = (t + self.epsilon) ** self.p - self._at_zero
-        return np.where(growth < 1, near, far)
-
-    def _slope(self, t: Double) -> Double:
-        ratio = t / self.epsilon
-        near = self.lam * (1 + ratio) ** (self.p - 1)
-        far = self.p * ((t + self.epsilon) ** self.p / (t + self.epsilon))
-        return np.minimum(np.where(ratio < 1, near, far), self.lam)
-
-    def _curvature(self, t: Double) -> Double:
-        return (1 - self.p) * self._slope(t) / (t + self.epsilon)
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.p, self.epsilon, self.lam)

@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double, above, in_interval, unit_cap
+from levelprox.constraints._base import CompiledConstraint, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)
-class MCP(Constraint):
+class MCP(CompiledConstraint):
     """The minimax concave penalty, quadratic up to a threshold and constant beyond it.
 
     φ(t) = lam * t - t**2 / (2 * theta) up to the threshold theta * lam, and the cap
@@ -40,6 +41,8 @@ class MCP(Constraint):
     >>> constraint.value([0.0, 0.5, -3.0, 0.25])
     2.75
     """
+
+    kernel_name: ClassVar[str] = "mcp"
 
     lam: float
     theta: float
@@ -82,19 +85,9 @@ class MCP(Constraint):
         """1/θ, the curvature up to the threshold."""
         return 1 / self.theta
 
-    def _phi(self, t: Double) -> Double:
-        # Computed from the nearer end, 0 or the cap, so that nothing cancels and φ never exceeds the cap.
-        short = np.maximum(self.threshold - t, 0)
-        from_zero = t * (self.lam - np.minimum(t, self.threshold) / self.theta / 2)
-        from_cap = self.cap - short * (short / self.theta) / 2
-        return np.where(t < self.threshold / 2, from_zero, from_cap)
-
-    def _slope(self, t: Double) -> Double:
-        falling = np.maximum(self.lam - np.minimum(t, self.threshold) / self.theta, 0)
-        return np.where(t >= self.threshold, 0, falling)
-
-    def _curvature(self, t: Double) -> Double:
-        return np.where(t < self.threshold, self.lipschitz, 0)
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.lam, self.theta, self.threshold, self.cap)
 
 
 @lru_cache(maxsize=256)

@@ -10,14 +10,15 @@ Table 2 of the paper; Rao and Kreutz-Delgado (1999), IEEE Transactions on Signal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double, log1p_product
+from levelprox.constraints._base import CompiledConstraint
 
 
 @dataclass(frozen=True)
-class NegativeLp(Constraint):
+class NegativeLp(CompiledConstraint):
     """The ℓp function with p < 0, a smooth count of the nonzero coefficients.
 
     φ(t) = 1 - (1 + theta * t)**p, with supremum 1, not reached; the slope at 0 is lam = -p * theta. Row
@@ -38,6 +39,8 @@ class NegativeLp(Constraint):
     >>> constraint.phi([0.0, 1.0, 3.0]).tolist()
     [0.0, 0.5, 0.75]
     """
+
+    kernel_name: ClassVar[str] = "negative_lp"
 
     p: float
     theta: float
@@ -61,11 +64,6 @@ class NegativeLp(Constraint):
         """p(p−1)θ², the curvature at 0."""
         return (1 - self.p) * self.theta * self.lam
 
-    def _phi(self, t: Double) -> Double:
-        return -np.expm1(self.p * log1p_product(self.theta, t))
-
-    def _slope(self, t: Double) -> Double:
-        return self.lam * np.exp((self.p - 1) * log1p_product(self.theta, t))
-
-    def _curvature(self, t: Double) -> Double:
-        return self.lipschitz * np.exp((self.p - 2) * log1p_product(self.theta, t))
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.p, self.theta)

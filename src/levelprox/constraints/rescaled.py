@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from levelprox.constraints._base import Constraint, Double
+from levelprox import _kernels
+from levelprox.constraints._base import CompiledConstraint, Constraint, Double, compiled_penalty
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,14 @@ class Rescaled(Constraint):
         if math.isfinite(self.cap):
             return level
         return level * float(self.phi(1.0)) / float(self.constraint.phi(1.0))
+
+    @property
+    def compiled(self) -> _kernels.Penalty:
+        """φ(t/c) in the form of the kernels."""
+        inner = self.constraint
+        if type(self) is Rescaled and isinstance(inner, CompiledConstraint) and inner.is_formula:
+            return compiled_penalty(inner.kernel_name, inner.kernel_parameters(), self.factor)
+        return super().compiled
 
     def _phi(self, t: Double) -> Double:
         return self.constraint._phi_from_zero(t / self.factor)

@@ -15,14 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from levelprox.constraints._base import Constraint, Double, above, in_interval, unit_cap
+from levelprox.constraints._base import CompiledConstraint, above, in_interval, unit_cap
 
 
 @dataclass(frozen=True)
-class SCAD(Constraint):
+class SCAD(CompiledConstraint):
     """The smoothly clipped absolute deviation: linear, then quadratic, then constant.
 
     With knee = lam / factor, φ(t) = lam * t up to the knee,
@@ -48,6 +49,8 @@ class SCAD(Constraint):
     >>> constraint.value([0.0, 0.5, -3.0])
     2.0
     """
+
+    kernel_name: ClassVar[str] = "scad"
 
     lam: float
     theta: float
@@ -100,17 +103,6 @@ class SCAD(Constraint):
         """f/(θ−1), the curvature between knee and threshold."""
         return self.factor / (self.theta - 1)
 
-    def _phi(self, t: Double) -> Double:
-        # Computed from the nearer end, as for MCP.
-        past = np.clip(t - self.knee, 0, self.threshold - self.knee)
-        short = np.maximum(self.threshold - t, 0)
-        from_zero = np.minimum(self.lam * t - past * (past * self.lipschitz) / 2, self.cap)
-        from_cap = self.cap - short * (short * self.lipschitz) / 2
-        return np.where(t < (self.knee + self.threshold) / 2, from_zero, from_cap)
-
-    def _slope(self, t: Double) -> Double:
-        past = np.clip(t - self.knee, 0, self.threshold - self.knee)
-        return np.where(t >= self.threshold, 0, np.maximum(self.lam - past * self.lipschitz, 0))
-
-    def _curvature(self, t: Double) -> Double:
-        return np.where((t > self.knee) & (t < self.threshold), self.lipschitz, 0)
+    def kernel_parameters(self) -> tuple[float, ...]:
+        """Return the parameters of the formula."""
+        return (self.lam, self.knee, self.threshold, self.cap, self.lipschitz)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -214,3 +214,17 @@ class RunningMoments:
         within = np.hypot(math.sqrt(was) * old.deviation, math.sqrt(now) * new.deviation)
         between = 2 * (math.sqrt(was * now) * np.abs(half))
         self.total, self._moments = total, Moments(mean, np.hypot(within, between), low, high)
+
+
+def middle_and_unit(xp: Any, mean: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """Means between the least and the largest entries, and powers of two no less than the distance to those."""
+    mean = xp.minimum(xp.maximum(mean, low), high)
+    half = xp.maximum(high / 2 - mean / 2, mean / 2 - low / 2)
+    unit = xp.exp2(xp.ceil(xp.log2(xp.where(half > 0, half, 1.0))) + 1)
+    return mean, unit
+
+
+def deviation(xp: Any, first: Any, second: Any, total: Any, unit: Any) -> Any:
+    """Return deviations from sums of weighted distances to the means and of their squares, both in units."""
+    spread = second - first * (first / total)
+    return unit * xp.sqrt(xp.where(spread > 0, spread, 0.0) / total)

@@ -32,12 +32,12 @@ from itertools import chain, islice, repeat
 
 import numpy as np
 
+from levelprox import _kernels
 from levelprox._typing import Features, Vector
 from levelprox.constraints import Constraint
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subsolvers import Subproblem, Subsolver, Surrogate
 from levelprox.problem import Problem
-from levelprox.projection import SMALLEST_WEIGHT, group_norms
 from levelprox.result import Iterate, StopReason
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -67,16 +67,10 @@ def linearise(constraint: Constraint, at: Vector, level: float, weights: Vector 
 
 def majorise(constraint: Constraint, at: Vector, level: float, weights: Vector | None = None) -> Surrogate:
     """Return the tighter surrogate: the concave φ(|x|) majorised at |`at`|, a weighted ℓ1 ball or group ball."""
-    n_outputs = _n_outputs(at, weights)
-    t = np.abs(at) if n_outputs == 1 else group_norms(at, n_outputs)
-    support = (t != 0).nonzero()[0]  # φ' = λ at the others
-    slope = constraint.slope(t[support])
-    price = np.where(slope > 0, np.maximum(slope / constraint.lam, SMALLEST_WEIGHT), 0.0)
-    prices = np.ones_like(t) if weights is None else weights.copy()
-    prices[support] *= price
-    prices[(prices > 0) & (prices < SMALLEST_WEIGHT)] = SMALLEST_WEIGHT  # of ω < 1: a larger price is a smaller set
-    tau = _radius(constraint, t, support, price, level, weights)
-    return Surrogate(prices, None, tau, constraint.lam, level, n_outputs)
+    width = _n_outputs(at, weights)
+    touched = _kernels.LevelConstraint(constraint.compiled, at.size // width, width, weights, None, False, level)
+    prices, tau = touched.majorised(np.ascontiguousarray(at))
+    return Surrogate(prices, None, tau, constraint.lam, level, width)
 
 
 def _n_outputs(at: Vector, weights: Vector | None) -> int:

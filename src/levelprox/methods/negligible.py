@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from levelprox._typing import Features, Vector
+from levelprox.backends import RemoteObjective
 from levelprox.certificate import assemble, certify
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_over
 from levelprox.objectives import Model
@@ -27,6 +29,7 @@ _ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of ψ
 _SMALL = 1e-3  # of the largest contribution to margins: others are not tried, unless kinks or a perfect fit are there
 _TRIES, _FITS = 64, 8  # sets of features that are left out on trial, and of these, after which the others are fitted
 _ENOUGH = 0.1  # of tol, for these fits
+_HALVINGS = 6  # of the features that are left out together, for remote data
 _KINKS = 1.0  # seconds that a subgradient may take
 
 
@@ -52,6 +55,8 @@ def without_negligible(
         return x, 0
     trial = _Trial(problem, x, tol, how, hint)
     candidates, found = trial.candidates(counted), x
+    if isinstance(problem.objective, RemoteObjective):
+        return trial.in_few_rounds(candidates), trial.gradients
     while candidates.size:
         last, found = found, trial.without(found, candidates)
         if found is last:
@@ -104,6 +109,26 @@ class _Trial:
         x = self.without(x, features[:half])
         return self.without(x, features[half:])
 
+    def in_few_rounds(self, features: Features) -> Vector:
+        """Return x without the largest of some sets of the smallest of these features, if ψ and a fit allow it.
+
+        For remote data: ψ without each of the sets is one round, and the residual of one fit is one full pass.
+        """
+        if not features.size or self.how.seconds_left() <= 0:
+            return self.x
+        counts = np.unique(-(-features.size // 2 ** np.arange(_HALVINGS)))[::-1]
+        points = np.tile(self.x, (counts.size + 1, 1))
+        for point, count in zip(points[1:], counts, strict=True):
+            point[self.problem.coordinates(features[:count])] = 0.0
+        psi, *values = cast(RemoteObjective, self.problem.objective).values(points).tolist()
+        most = self._most_above(psi)
+        for point, value in zip(points[1:], values, strict=True):
+            if value <= most:
+                x = self._fitted(point)
+                fine = self.problem.is_feasible(x) and self._value(x) <= most and self._kkt(x) <= self.tol / 2
+                return x if fine else self.x
+        return self.x
+
     def _accepted(self, x: Vector) -> Vector | None:
         """Return x, or the fit of its features, if neither ψ nor the KKT residual shows that others are missing."""
         if not self._value(x) <= self._most:
@@ -116,7 +141,10 @@ class _Trial:
     @cached_property
     def _most(self) -> float:
         """What ψ may be."""
-        psi, null = self._value(self.x), self.how.null.psi
+        return self._most_above(self._value(self.x))
+
+    def _most_above(self, psi: float) -> float:
+        null = self.how.null.psi
         return psi + _SEEN * self.tol * max(null - psi, 0.0) + _ROUNDING * abs(null)
 
     @cached_property

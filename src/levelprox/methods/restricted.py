@@ -19,21 +19,20 @@ from typing import cast
 
 import numpy as np
 
+from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, end_now
-from levelprox._typing import Features, Vector
+from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
 from levelprox.methods.kkt_newton import polish
-from levelprox.methods.lcpp import Linearise, lcpp, without_level
+from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
-from levelprox.objectives import Curved, Quadratic
+from levelprox.objectives import Curved
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
 INSIDE = 0.999  # of the level: below this the level is not active
 _MOST_STEPS = 500
-_PATIENCE = 5  # steps on a model that hardly lower its residual, before ψ is evaluated again
-_HARDLY = 0.9
 _MOST_MODELS = 50
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model predicted: less is a failure
@@ -43,6 +42,7 @@ _DAMPED = 1e-3  # ρ after the first failure
 _MOST_DAMPED = 1e30
 _FLAT = 1e-8  # of a typical curvature
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
+_LEVEL_DIGITS = 8 * _LAST_DIGITS
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,9 @@ def by_models(
     damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
-        start = replace(at, margins=at.x, hessian=model.hessian)
-        part = problem.with_objective(model)
-        goal = _last(by_steps(part, start, residual, y, _for_model(enough, residual), how), start)
-        steps, projections = steps + 1, projections + goal.n_proj
-        last_digits, predicted = _LAST_DIGITS * abs(at.psi), at.psi - goal.psi
+        goal = _minimised(problem, at, model, residual, y, _for_model(enough, residual), how)
+        steps, projections = steps + 1, projections + goal.projections
+        last_digits, predicted = rounding_of(problem, at.psi, y), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
         fell = at.psi - new.psi
         if not fell >= max(_FALLS * predicted, 0.0) - last_digits:
@@ -190,7 +188,12 @@ def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) ->
     return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
 
 
-def _tried(objective: Curved, at: Iterate, goal: Iterate, with_hessian: bool) -> Iterate:
+def rounding_of(problem: Problem, psi: float, y: float) -> float:
+    """Return the last digits of ψ, with what it costs that points are a few of them inside the level."""
+    return _LAST_DIGITS * abs(psi) + _LEVEL_DIGITS * y * problem.level
+
+
+def _tried(objective: Curved, at: Iterate, goal: _kernels.LevelModelOutcome, with_hessian: bool) -> Iterate:
     """Return the iterate at the minimiser of a model; with ψ = inf if it is not finite there."""
     assert at.margins is not None
     margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
@@ -218,12 +221,34 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
     return replace(best, psi=objective.value_of(margins), margins=margins, gradient=gradient, hessian=hessian)
 
 
-def _last(points: Iterator[Iterate], start: Iterate) -> Iterate:
-    """Return the last of these points."""
-    last = start
-    for point in points:
-        last = point
-    return last
+def _minimised(
+    problem: Problem, at: Iterate, hessian: Matrix, residual: float, y: float, enough: Tolerance, how: SolverOptions
+) -> _kernels.LevelModelOutcome:
+    """Return the end of LCPP on the second-order model of ψ at x, which does not refer to the data."""
+    newton, surrogate = cast(Newton, how.subsolver), None
+    if how.surrogate is SURROGATES["paper"]:
+
+        def surrogate(x: Vector) -> tuple[Vector | None, Vector | None, float]:
+            g_k = how.surrogate(problem.constraint, x, problem.level, problem.weights)
+            return g_k.weights, g_k.u, g_k.tau
+
+    return _kernels.level_model(
+        problem.compiled(),
+        hessian,
+        at.x,
+        at.psi,
+        at.gradient,
+        at.multiplier,
+        residual,
+        y,
+        (enough.least, enough.offset, enough.slope),
+        how.null.scale,
+        how.null.curvature,
+        how.gamma,
+        newton.accuracy,
+        newton.max_steps,
+        surrogate,
+    )
 
 
 def _for_model(enough: Tolerance, residual: float) -> Tolerance:
@@ -231,15 +256,15 @@ def _for_model(enough: Tolerance, residual: float) -> Tolerance:
     return Tolerance(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
-def _model(problem: Problem, at: Iterate, damping: float) -> Quadratic:
-    """Return the second-order model of ψ at x, which does not refer to the data."""
+def _model(problem: Problem, at: Iterate, damping: float) -> Matrix:
+    """Return the matrix of the second-order model of ψ at x."""
     hessian = at.hessian
     assert hessian is not None
     if damping > 0:
         # Where ψ has no curvature its diagonal is no measure; a typical curvature is added.
         hessian = hessian.copy()
         hessian[np.diag_indices_from(hessian)] += damping * (np.diagonal(hessian) + _typical_curvature(problem))
-    return Quadratic(at.x, at.psi, at.gradient, hessian, problem.n_outputs, problem.objective.feature_scale)
+    return hessian
 
 
 def _typical_curvature(problem: Problem) -> Vector:
@@ -257,10 +282,9 @@ def by_steps(
     """Yield x after each LCPP step, without the level if it cannot be active."""
     levels, projections = repeat(problem.level), 0
     limits = (enough.least, how.seconds_left, how.rng)
-    patience = _PATIENCE if isinstance(problem.objective, Quadratic) else _MOST_STEPS
     free = without_level(problem, at, how.gamma, how.subsolver, *limits) if _is_vacuous(problem) else None
     for steps in range(1, _MOST_STEPS + 1):
-        if residual <= enough(y) or patience <= 0 or how.seconds_left() <= 0:
+        if residual <= enough(y) or how.seconds_left() <= 0:
             return
         before, last = at, residual
         steps_from_here = free or lcpp(problem, at, levels, how.gamma, how.subsolver, how.surrogate, *limits)
@@ -271,7 +295,6 @@ def by_steps(
         residual, y = distance(problem, at.x, at.psi, at.gradient, how.null)
         if free is None and residual > enough(y) and isinstance(how.subsolver, Newton):
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
-        patience -= residual > _HARDLY * last
         yield replace(at, n_inner=steps, n_proj=projections)
         if _at_the_floor(before, at, last, residual):
             return

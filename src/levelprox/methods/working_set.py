@@ -22,7 +22,7 @@ from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
-from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, solve_over, solve_restriction
+from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, rounding_of, solve_over, solve_restriction
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -98,7 +98,8 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     at = state.at
     W, enough = _look(problem, state, tolerance)
     new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how), how.most)
-    if not new.psi <= at.psi + _LAST_DIGITS * abs(at.psi):  # steps that gained nothing can add up their rounding
+    # Steps that gained nothing can add up their rounding.
+    if not new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
         stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
         return replace(state, at=stays, features=W, looks=state.looks + 1)
     if _is_unseen(new):

@@ -18,13 +18,14 @@ from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.objectives import LinearModel, OneVsRestModel
-from levelprox.problem import FeatureProblem, Problem
+from levelprox.problem import FeatureProblem, Problem, SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, begun_at
 from levelprox.subset.simplex import Found, KinkedModel
 
 _POOR_ERROR_SHARE = 1e-7  # of ψ: an error that needs a linear program
 _POOR_ROUNDINGS = 64
+_MODEL_ENTRIES, _MODEL_FEATURES, _MODEL_SAMPLES_PER_FEATURE = 10**6, 400, 50  # of X, for second-order models
 _PROGRAM_ENTRIES, _PROGRAM_SECONDS = 2 * 10**6, 0.5  # of a linear program: it does not answer Ctrl-C
 _AT_KINKS_SHARE = 0.01  # of the mean residual: then the median says nothing
 _WEIGHT_ROUNDING_SHARE = 1e-9  # of all weights
@@ -72,6 +73,7 @@ class ExactRefits:
         assert isinstance(objective, LinearModel | OneVsRestModel)
         self.problem, self.objective = problem, objective
         self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
+        self.kinked = [KinkedModel(part) for part in self.parts]
         self.columns = Columns(self.parts[0])
         self.noise = self.parts[0].column_noise()
 
@@ -81,11 +83,11 @@ class ExactRefits:
         columns = [column.dense(n) for column in self.columns(features)]
         begin = begun_at(near, features, n_outputs).reshape(-1, n_outputs)
         signs = self.problem.must_be_nonnegative()[features] if n_outputs == 1 else np.zeros(features.size, np.bool_)
-        shared = KinkedModel(self.parts[0]).columns(columns, signs)  # with coordinates, for all classes
+        shared = self.kinked[0].columns(columns, signs)  # with coordinates, for all classes
         noise = None if self.noise is None else self.noise[features]
         found = [
-            minimised(part, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
-            for k, part in enumerate(self.parts)
+            minimised(kinked, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
+            for k, kinked in enumerate(self.kinked)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()
         margins = found[0].margins if n_outputs == 1 else np.stack([one.margins for one in found]).T
@@ -121,8 +123,25 @@ class ExactRefits:
         return worst
 
 
+def rooms(problem: SubsetProblem, fit: Fit) -> list[float]:
+    """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
+    places = np.flatnonzero(problem.counts(fit.features)).tolist()
+    if problem.costs is None:
+        return [math.inf] * len(places)
+    return [problem.costs.room(np.delete(fit.features, i).tolist()) for i in places]
+
+
+def has_large_models(problem: SubsetProblem) -> bool:
+    """Return whether the data are so large that second-order models of an envelope say enough of a loss with kinks."""
+    if problem.costs is not None or not isinstance(problem.objective, LinearModel):
+        return False
+    n, d = problem.objective.design.shape
+    large = n * d >= _MODEL_ENTRIES and d <= _MODEL_FEATURES and n >= _MODEL_SAMPLES_PER_FEATURE * d
+    return large and not np.any(problem.must_be_nonnegative())
+
+
 def minimised(
-    model: LinearModel,
+    model: LinearModel | KinkedModel,
     columns: list[Vector],
     nonnegative: Mask,
     near: Vector,
@@ -134,7 +153,7 @@ def minimised(
 
     Parameters
     ----------
-    model : LinearModel
+    model : LinearModel or KinkedModel
         ψ, with a loss with kinks; its design is not used.
     columns : list of ndarray of shape (n,)
         The columns of these features.
@@ -156,13 +175,14 @@ def minimised(
     """
     if not seconds_left() > 0:
         raise Stop
-    kinked, noise = KinkedModel(model), np.zeros(len(columns)) if noise is None else noise
+    kinked = model if isinstance(model, KinkedModel) else KinkedModel(model)
+    noise = np.zeros(len(columns)) if noise is None else noise
     columns = [np.ascontiguousarray(column) for column in columns]
     shared = shared or kinked.columns(columns, nonnegative)
     best = _exact(kinked.fit(shared, near, noise))
     limit = min(_PROGRAM_SECONDS, seconds_left())
     poor = best.error > _POOR_ERROR_SHARE * best.psi + _POOR_ROUNDINGS * best.rounding
-    if poor and len(columns) * model.n_margins <= _PROGRAM_ENTRIES and limit > 0:
+    if poor and len(columns) * kinked.model.n_margins <= _PROGRAM_ENTRIES and limit > 0:
         found = kinked.by_linear_program(columns, nonnegative, limit)
         if found is not None:
             best = min(best, _exact(kinked.fit(shared, found[0], noise, found[1])), key=lambda fit: fit.error)

@@ -32,9 +32,10 @@ from levelprox.result import Status
 from levelprox.subset.fit import Fit, known_as_arrays, known_of_arrays
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits
+from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits, has_large_models, rooms
 from levelprox.subset.result import Phase
 from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.starts import best_by_parabolas
 from levelprox.subset.swap_bounds import SwapEstimates
 from levelprox.subset.swaps import Addition
 
@@ -98,7 +99,7 @@ class NonsmoothSearch(Search):
             self.complete = True
             if getattr(self.best, "error", math.inf) <= self.resolution:
                 self.multiplier = 0.0
-            elif isinstance(self.best, ExactFit):  # nothing is shown of features that are left out
+            elif isinstance(self.best, ExactFit):
                 self.best = self.best.without_zeros(self.problem)
             return None
         if self.k > 0 and not self._is_perfect():
@@ -184,7 +185,8 @@ class NonsmoothSearch(Search):
         """Yield sets that swaps do not improve where the envelope takes the place of the loss."""
         search = self.smooth = self._with_envelope(width)
         try:
-            for fit in search.sets():
+            models = self.start is None and has_large_models(self.problem)
+            for fit in self._by_models(search) if models else search.sets():
                 self._count(search)
                 self._remember(fit)
                 yield self._of_data(fit)
@@ -197,6 +199,11 @@ class NonsmoothSearch(Search):
             self._remember(search.swaps.best_so_far())
             raise
         self.monitor.held_back |= search.monitor.held_back
+
+    def _by_models(self, search: SmoothSearch) -> Iterator[Fit]:
+        """Yield the best set that second-order models of the envelope lead to."""
+        search.swaps.keep(self.monitor.once(lambda: best_by_parabolas(search.swaps, search.swaps.best, self.k, True)))
+        yield search.swaps.best
 
     def _of_data(self, fit: Fit) -> Fit:
         """Return a fit with the envelope with coefficients for the columns as they are."""
@@ -231,7 +238,6 @@ class NonsmoothSearch(Search):
         return search
 
     def _enter(self, phase: Phase) -> None:
-        """Report a phase of the search with the envelope."""
         if self.monitor.phase not in ("proof", phase):
             self.monitor.enter(phase)
 
@@ -259,7 +265,7 @@ class NonsmoothSearch(Search):
         affordable = np.ones(self.problem.n_features, np.bool_)
         if self.problem.costs is not None:  # a feature that the budget does not pay for may take the place of another
             affordable = self.problem.costs.affordable(fit.features)
-            highest = max([-1.0, self.problem.costs.room(fit.features.tolist()), *self._rooms(fit)])
+            highest = max([-1.0, self.problem.costs.room(fit.features.tolist()), *rooms(self.problem, fit)])
             candidates = candidates[self.problem.costs.cost[candidates] <= highest]
             needed = self.prove | (room & affordable[candidates])
             candidates = candidates[needed | (np.arange(candidates.size) < most)]
@@ -281,13 +287,13 @@ class NonsmoothSearch(Search):
     def _swapped(self, fit: ExactFit, outside: Features, gains: Matrix, larger: dict[int, ExactFit]) -> ExactFit | None:
         """Try swaps, the most promising ones first; return the first result whose ψ is lower."""
         left = list[tuple[float, int, int]]()
-        places, rooms = np.flatnonzero(self.problem.counts(fit.features)).tolist(), self._rooms(fit)
+        places, room = np.flatnonzero(self.problem.counts(fit.features)).tolist(), rooms(self.problem, fit)
         enough = fit.psi - _LOWER_SHARE * fit.psi
         for column, j in enumerate(outside.tolist()):
             if j in larger:
                 least = larger[j].psi - larger[j].error + larger[j].removal[larger[j].features != j]
                 for row, i in enumerate(places):
-                    if self.problem.costs is not None and self.problem.costs.cost[j] > rooms[row]:
+                    if self.problem.costs is not None and self.problem.costs.cost[j] > room[row]:
                         continue
                     if least[i] >= enough:
                         self.examined += 1
@@ -329,15 +335,7 @@ class NonsmoothSearch(Search):
         return np.argsort(np.minimum(*ranks), kind="stable"), found[1:]
 
     def _outside(self, fit: Fit) -> Features:
-        """Return the features that count and are not in a fit."""
         return np.setdiff1d(self.problem.counted(np.arange(self.problem.n_features)), fit.features)
-
-    def _rooms(self, fit: Fit) -> list[float]:
-        """Return what a feature may cost that takes the place of each that may be left out; inf without a budget."""
-        costs, places = self.problem.costs, np.flatnonzero(self.problem.counts(fit.features)).tolist()
-        if costs is None:
-            return [math.inf] * len(places)
-        return [costs.room(np.delete(fit.features, i).tolist()) for i in places]
 
     def _is_lower(self, new: ExactFit, fit: ExactFit) -> bool:
         """Return whether ψ is lower by more than rounding."""

@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 
 from levelprox._typing import Features, Mask, Matrix, Vector
-from levelprox.backends import Query, RemoteObjective
+from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import Context
@@ -39,12 +39,14 @@ from levelprox.subset.starts import search_by_model
 from levelprox.subset.swaps import Addition
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
+_BRIEF_WORK = 2e6  # k |C|²: searches of larger models are brief, a fraction of a second
 _MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 2
 _FLAT_SHARE = 1e-9  # of its curvature: the rest of a candidate that is almost a combination of the others
 _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model predicts to gain
 _SWAPS_PER_ROUND, _SWAPS_REFITTED = 32, 4  # for which ψ is evaluated at once; of these, refitted
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model
+_SEPARATED_SHARE = 1e-3  # of the null loss: at a lower one the data may be separable
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ class SecondOrderModel:
         if search is None:
             return None
         begin = self.places.tolist() if self.fit.features.size - kept.size == k else None
-        return self.candidates[search.best(k, begin)]
+        return self.candidates[search.best(k, begin, k * self.x.size**2 > _BRIEF_WORK)]
 
     def minimum(self, features: Features) -> RemoteFit:
         """Return the minimum over some of the candidates, the others being zero."""
@@ -134,7 +136,8 @@ class SecondOrderModel:
     def swaps(self, leaves: Mask, most: int) -> Iterator[RemoteFit]:
         """Yield the minimum after each swap, those first that lower the model most, of features that may leave."""
         S, K, moved = self.places, self._inverse, self._moved
-        own, fitted = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny), self.x[S] - K @ self.gradient[S]
+        own = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny)
+        fitted = self.x[S] - K @ self.gradient[S]
         slope = self._slopes[None, :] - (fitted / own)[:, None] * moved.T
         left = self._left[None, :] + (moved**2 / own).T
         gain = self._gain(slope, left)
@@ -189,6 +192,8 @@ class RemoteSearch(Search):
             self.monitor.enter("exchanges")
             self._improve(start)
             yield self.best
+            if self._is_separated(self.best):
+                break
         self.addition = self._best_addition(self.best)
         self.complete = True
         return None
@@ -230,6 +235,8 @@ class RemoteSearch(Search):
         """Take swaps on one model after another, for as long as ψ falls."""
         self._keep(fit)
         for _ in range(_MODELS_PER_START):
+            if self._is_separated(fit):
+                return
             self.visited.add(fit.features.tobytes())
             model = self._model_at(fit)
             found, shown = self._best_of(model)
@@ -246,6 +253,12 @@ class RemoteSearch(Search):
             self.monitor.step += 1
             fit = new
             self._keep(fit)
+
+    def _is_separated(self, fit: RemoteFit) -> bool:
+        """Return whether ψ falls without end along a fit, which then is as good as any: no swap is worth a round."""
+        objective = self.objective
+        near_zero = objective.loss.weak_convexity == 0 and fit.psi <= _SEPARATED_SHARE * self.null.psi
+        return near_zero and objective.is_separated(self.whole(fit))
 
     def _model_at(self, fit: RemoteFit) -> SecondOrderModel:
         """Return the second-order model at a fit over its features and the most promising others; one round."""
@@ -270,7 +283,7 @@ class RemoteSearch(Search):
         swaps = model.swaps(counted, max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside))
         while some := list(itertools.islice(swaps, _SWAPS_PER_ROUND)):
             self.monitor.check()
-            values = self._values(some)
+            values = self.objective.values(self.whole(near) for near in some)
             for place in np.argsort(values, kind="stable")[:_SWAPS_REFITTED]:
                 near = replace(some[place], psi=float(values[place]))
                 if near.psi < fit.psi or self._minimised(near, _ROUGH_TOL).psi < fit.psi:
@@ -278,15 +291,6 @@ class RemoteSearch(Search):
                     if _lowers(new, fit):
                         return new
         return fit
-
-    def _values(self, points: list[RemoteFit]) -> Vector:
-        """Return ψ at some points; one round."""
-        used = np.unique(np.concatenate([point.features for point in points])).astype(np.intp)
-        whole = np.zeros((len(points), used.size))
-        for row, point in zip(whole, points, strict=True):
-            row[np.searchsorted(used, point.features)] = point.x
-        values = self.objective.evaluate(Query(used, tuple(whole))).values
-        return np.where(np.isnan(values), math.inf, values)
 
     def _candidates(self, fit: RemoteFit) -> Features:
         """Return the features of a fit, and the most promising others."""
@@ -348,7 +352,8 @@ class RemoteSearch(Search):
         part = self.problem.restrict(near.features)
         free = Problem.unconstrained(part.objective, part.nonnegative)
         start = Iterate(near.x, *part.objective.value_and_gradient(near.x), step=1 / self.objective.curvature)
-        end = solve_restriction(free, start, Tolerance(tol * self.null.scale), self.how)
+        with np.errstate(over="ignore", invalid="ignore"):  # steps of separable data
+            end = solve_restriction(free, start, Tolerance(tol * self.null.scale), self.how)
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         return end
@@ -360,11 +365,8 @@ class RemoteSearch(Search):
         if feature is not None:
             gain = fit.psi - self._fitted(np.union1d(fit.features, [feature]).astype(np.intp), fit).psi
         outside = self.problem.n_counted - self.problem.counted(self.problem.support(self.whole(fit))).size
-        return (
-            Addition(gain, feature, min(1, outside), outside)
-            if gain > 0
-            else Addition(0.0, None, min(1, outside), outside)
-        )
+        gain, feature = (gain, feature) if gain > 0 else (0.0, None)
+        return Addition(gain, feature, min(1, outside), outside)
 
     def _keep(self, fit: RemoteFit) -> None:
         if fit.psi < self.best.psi:

@@ -488,3 +488,18 @@ def test_cupy_arrays(cupy: Any, loss: Loss, dtype: Any) -> None:
     )
     theirs = ComputeStatistics(loss, False)(Partition(0, as_design(X), b))
     np.testing.assert_allclose(samples.statistics(loss, False, True).moments.scale, theirs.moments.scale, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("scale", "weighted"), [(1.0, False), (1.0, True), (1e-25, False), (1e25, False), (0.0, False)], ids=repr
+)
+@pytest.mark.usefixtures("small_blocks")
+def test_squares_of_float32_columns(place: str, scale: float, weighted: bool) -> None:
+    """One pass in float32 where that serves; in float64 where squares leave the range of float32."""
+    X = some_data(np.float32)[0]
+    X[:, 3] *= np.float32(scale)
+    weight = np.random.default_rng(0).random(N) if weighted else np.ones(N)
+    design = DeviceDesign(tensor(X, "rows", place)).formed(None, np.full(D, 2.0), True)
+    found = design.namespace.to_host(design.column_squares(design.namespace.to_device(weight)))
+    expected = np.append(weight @ (X.astype(np.float64) / 2) ** 2, weight.sum())
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from levelprox import Function, LinearModel, Problem, certify, solve
+from levelprox import Function, LinearModel, Problem, _kernels, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import Residual
 from levelprox.constraints import L1, MCP, SCAD, Exp
@@ -74,17 +75,19 @@ def test_residuals_grow_linearly_under_perturbation(constraint):
 @pytest.mark.parametrize("fault", ["slope sign flipped", "lambda dropped"])
 def test_planted_faults_are_caught(fault, monkeypatch):
     problem, x, _ = kkt_point(MCP(2.0, 5.0), 3)
-    build = Residual.__init__
 
-    def faulty(self, problem, x, gradient, measured=True):
-        build(self, problem, x, gradient, measured)
+    def faulty(self):
+        phi = self.constraint
+        wrong = SimpleNamespace(lam=phi.lam, cap=phi.cap, phi=phi.phi, slope=phi.slope, curvature=phi.curvature)
         if fault == "slope sign flipped":
-            self.support_slope = -self.support_slope
+            wrong.slope = lambda t: -phi.slope(t)
         else:
-            self.zero_slope = self.zero_slope / problem.constraint.lam
+            wrong.lam = 1.0
+        penalty = _kernels.PythonPenalty(wrong)
+        return _kernels.LevelConstraint(penalty, self.n_features, 1, self.weights, None, False, self.level)
 
     check_zero_at_kkt_points(certify(problem, x))
-    monkeypatch.setattr(Residual, "__init__", faulty)
+    monkeypatch.setattr(Problem, "compiled", faulty)
     with pytest.raises(AssertionError):
         check_zero_at_kkt_points(certify(problem, x))
 

@@ -13,7 +13,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from levelprox import LinearModel, MultinomialModel, Problem, SparseRegressor, minimize, solve
+from levelprox import LinearModel, MultinomialModel, Problem, SparseRegressor, _kernels, minimize, solve
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log, Lp, NegativeLp
 from levelprox.methods import lcpp as surrogates
 from levelprox.methods import level_ending as conclusion
@@ -57,6 +57,13 @@ def called(monkeypatch):
 
     for name, build in list(SURROGATES.items()):
         monkeypatch.setitem(SURROGATES, name, counted(name, build))
+    level_model = _kernels.level_model
+
+    def on_model(*args):
+        names.add("concave" if args[-1] is None else "paper")
+        return level_model(*args)
+
+    monkeypatch.setattr(_kernels, "level_model", on_model)
     return names
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from levelprox import LinearModel, MultinomialModel, Problem, Status, certify, solve
+from levelprox import LinearModel, MultinomialModel, Problem, Status, _kernels, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
-from levelprox.methods import kkt_newton as polish
 from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import INSIDE, SolverOptions
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
@@ -435,4 +434,6 @@ def test_a_level_that_cannot_bind_ends_at_rounding_too():
 
 
 def test_a_final_newton_step_whose_squares_underflow_is_refused():
-    assert polish._within_level(np.eye(2), np.full(2, 1e-170), np.ones(2), -0.1) is None
+    level = _kernels.LevelConstraint(L1(1e-170).compiled, 2, 1, None, None, False, 1e-170)
+    places, half = np.arange(2), np.full(2, 0.5)
+    assert level.newton(places, np.eye(2), half, np.ones(2), 1e169) is None
