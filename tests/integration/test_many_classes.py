@@ -73,10 +73,15 @@ def test_products_in_one_call_are_those_of_each_class():
     np.testing.assert_allclose(along, dense.hessian_of(z) @ x, atol=1e-13)
 
 
-def test_bends_have_their_digits_where_a_class_is_nearly_certain():
-    p = Multinomial.probabilities(np.array([[40.0, 0.0, 1.0], [0.0, 0.5, -1.0]]))
-    each = np.stack([Multinomial.bend(p, a, a) for a in range(3)], axis=1)
-    np.testing.assert_allclose(Multinomial.bends(p), each, rtol=1e-14)
+def test_curvatures_have_their_digits_where_a_class_is_nearly_certain():
+    z = np.array([[40.0, 0.0, 1.0], [0.0, 0.5, -1.0]])
+    p = Multinomial.probabilities(z)
+    each = np.stack([Multinomial.bend(p, a, a) for a in range(3)], axis=1) / 2
+    model = MultinomialModel(np.eye(2), [0, 2], classes=[0, 1, 2])
+    for hessian in (model.hessian_of(z), model.over(np.eye(2)).hessian_of(z)):
+        np.testing.assert_allclose(np.diagonal(hessian), each.ravel(), rtol=1e-13)
+    blocks = model.class_fits.derivatives(list(np.eye(2)), [], z)[2]
+    np.testing.assert_allclose(np.einsum("jaa->ja", blocks), each, rtol=1e-13)
 
 
 def hessian_and_gradient(classes, n, d, loss="logistic"):

@@ -8,7 +8,6 @@
 
 #include <limits>
 
-#include "algorithms/class_fits.hpp"
 #include "algorithms/column_fits.hpp"
 #include "algorithms/column_fits_swaps.hpp"
 #include "bindings/module.hpp"
@@ -21,12 +20,10 @@ using namespace levelprox;
 namespace {
 
 using Rows = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
 using Margins = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // End, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may change.
-template <class MarginArray>
-using Fit = std::tuple<FitEnd, Array, double, MarginArray, Array2, double, double>;
+using Fit = std::tuple<FitEnd, Array, double, Array, Array2, double, double>;
 
 Columns checked(const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows, std::int64_t n) {
     require(rows.size() == values.size(), "there must be rows, or none, for each column");
@@ -79,7 +76,7 @@ void bind_column_fits(nb::module_ &m) {
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
                std::vector<double> x, double tolerance, double below, double accuracy, const std::vector<double> &noise,
-               const std::vector<double> &ridge) -> Fit<Array> {
+               const std::vector<double> &ridge) -> Fit {
                 const std::size_t count = values.size();
                 require(x.size() == count, "there must be a coefficient for each column");
                 require(noise.empty() || noise.size() == count, "there must be a number for each column, or none");
@@ -171,55 +168,6 @@ void bind_column_fits(nb::module_ &m) {
             },
             "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>(),
             "Return the least psi along each column by itself, from given margins.");
-    nb::class_<ClassFits>(m, "ClassFits")
-        .def(
-            "__init__",
-            [](ClassFits *self, std::int64_t classes, Rows label, std::optional<In> weight,
-               std::optional<Margins> offset) {
-                const std::size_t n = label.shape(0);
-                require(classes >= 1, "there is at least one class");
-                for (std::size_t i = 0; i < n; ++i)
-                    require(label.data()[i] >= 0 && label.data()[i] < classes, "a label is not a class");
-                require(!weight || weight->shape(0) == n, "the weights do not fit the samples");
-                require(!offset || (offset->shape(0) == n && std::int64_t(offset->shape(1)) == classes),
-                        "the offsets do not fit the samples");
-                new (self) ClassFits(std::int64_t(n), classes, label.data(), weight ? weight->data() : nullptr,
-                                     offset ? offset->data() : nullptr);
-            },
-            "classes"_a, "label"_a.noconvert(), "weight"_a.noconvert().none(), "offset"_a.noconvert().none(),
-            nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>())
-        .def(
-            "fit",
-            [](const ClassFits &self, const std::vector<In> &columns, std::vector<double> x, double tolerance,
-               double below, double accuracy, const std::vector<double> &noise,
-               const std::vector<double> &ridge) -> Fit<Array2> {
-                const std::size_t count = columns.size(), size = x.size();
-                require(std::int64_t(size) == std::int64_t(count) * self.classes(),
-                        "there must be a coefficient for each column and class");
-                require(noise.size() == count, "there must be a number for each column");
-                require(ridge.empty() || ridge.size() == count, "there must be a ridge for each column, or none");
-                std::vector<const double *> places;
-                for (const In &column : columns) {
-                    require(std::int64_t(column.shape(0)) == self.rows(), "a column does not fit the samples");
-                    places.push_back(column.data());
-                }
-                ColumnFit found;
-                {
-                    Poll poll;
-                    nb::gil_scoped_release release;
-                    found = self.fit(places, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
-                }
-                const auto rows = std::size_t(self.rows()), classes = std::size_t(self.classes());
-                return {found.end,
-                        to_numpy(std::move(found.x)),
-                        found.psi,
-                        to_numpy<Array2>(std::move(found.margins), {rows, classes}),
-                        to_numpy<Array2>(std::move(found.hessian), {size, size}),
-                        found.gap,
-                        found.resolution};
-            },
-            "columns"_a, "x"_a, "tolerance"_a, "below"_a, "accuracy"_a, "noise"_a, "ridge"_a = std::vector<double>(),
-            "Return what ColumnFits.fit returns, with K coefficients for each column.");
     m.def(
         "least_costs",
         [](const std::vector<double> &x, Margins hessian, const std::vector<double> &magnitude, double concordance) {

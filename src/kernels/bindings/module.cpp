@@ -21,6 +21,7 @@ NB_MODULE(_kernels, m) {
     bind_stochastic(m);
     bind_quadratic(m);
     bind_column_fits(m);
+    bind_class_fits(m);
     bind_kinked_fits(m);
     bind_gram_search(m);
     bind_residual(m);

@@ -16,6 +16,7 @@ void bind_nesterov(nanobind::module_ &m);
 void bind_stochastic(nanobind::module_ &m);
 void bind_quadratic(nanobind::module_ &m);
 void bind_column_fits(nanobind::module_ &m);
+void bind_class_fits(nanobind::module_ &m);
 void bind_kinked_fits(nanobind::module_ &m);
 void bind_residual(nanobind::module_ &m);
 void bind_level(nanobind::module_ &m);

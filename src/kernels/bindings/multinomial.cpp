@@ -71,29 +71,6 @@ void multinomial_probabilities(Margins z, OutMargins out) {
     for_samples(z, nullptr, [&](std::size_t i, const double *p, double) { std::copy(p, p + K, out.data() + i * K); });
 }
 
-// What second derivatives are made of: p_k sqrt(s_i), and s_i p_k (1 - p_k) with 1 - p_k as the sum of the others, as
-// the difference has no digits where p_k is nearly 1.
-void multinomial_bends(Margins z, In share, OutMargins rooted, OutMargins bend) {
-    const std::size_t n = z.shape(0), K = z.shape(1);
-    require(K >= 1 && share.shape(0) == n, "the weights do not fit the samples");
-    require(rooted.shape(0) == n && rooted.shape(1) == K && bend.shape(0) == n && bend.shape(1) == K,
-            "out does not have the shape of z");
-    nb::gil_scoped_release release;
-    for_samples(z, nullptr, [&](std::size_t i, const double *p, double) {
-        std::size_t top = 0;
-        for (std::size_t k = 1; k < K; ++k)
-            if (p[k] > p[top]) top = k;
-        double others = 0;
-        for (std::size_t k = 0; k < K; ++k)
-            if (k != top) others += p[k];
-        const double s = share.data()[i], root = std::sqrt(s);
-        for (std::size_t k = 0; k < K; ++k) {
-            rooted.data()[i * K + k] = root * p[k];
-            bend.data()[i * K + k] = s * p[k] * (k == top ? others : 1 - p[k]);
-        }
-    });
-}
-
 }  // namespace
 
 void bind_multinomial(nb::module_ &m) {
@@ -102,8 +79,6 @@ void bind_multinomial(nb::module_ &m) {
     m.def("multinomial_derivative", &multinomial_derivative, "z"_a.noconvert(), "label"_a.noconvert(),
           "weight"_a.noconvert().none(), "out"_a.noconvert());
     m.def("multinomial_probabilities", &multinomial_probabilities, "z"_a.noconvert(), "out"_a.noconvert());
-    m.def("multinomial_bends", &multinomial_bends, "z"_a.noconvert(), "share"_a.noconvert(), "rooted"_a.noconvert(),
-          "bend"_a.noconvert());
     nb::class_<MultinomialModel, Objective>(m, "MultinomialModel")
         .def(
             "__init__",

@@ -48,6 +48,17 @@ struct Simd {
     // 256 rows.
     void (*normal)(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope,
                    const double *bend, double *gradient, double *hessian);
+    // Either by itself: out[j] += <column_j, b>, and the Hessian.
+    void (*column_dots)(std::int64_t rows, std::int64_t m, const double *const *columns, const double *b, double *out);
+    void (*column_gram)(std::int64_t rows, std::int64_t m, const double *const *columns, const double *bend,
+                        double *hessian);
+    // p_k = exp(z_k) / sum_l exp(z_l) of every sample, those of a class side by side and the next class `stride`
+    // further; with its largest margin and the sum of exp(z_l - largest) over all other classes.
+    void (*softmax)(std::int64_t rows, std::int64_t K, std::int64_t stride, const double *z, double *p, double *largest,
+                    double *others);
+    // out_k += sum_j x[j K + k] column_j for every class k.
+    void (*combine)(std::int64_t rows, std::int64_t m, const double *const *columns, std::int64_t K, const double *x,
+                    std::int64_t stride, double *out);
     // The logistic loss of n margins, and its derivatives; those that are not null.
     void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative,
                      double *curvature);

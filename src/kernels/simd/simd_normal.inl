@@ -34,18 +34,25 @@ inline double whole_and_rest(std::int64_t n, const double *column, const double 
     return tree(lanes) + short_dot(n - i, column + i, b + i);
 }
 
-// gradient[j] += <column_j, slope>;  hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j. At most
-// NORMAL_ROWS rows.
+// out[j] += <column_j, b>.
+void column_dots(std::int64_t rows, std::int64_t m, const double *const *columns, const double *b, double *out) {
+    std::int64_t j = 0;
+    for (; j + TOGETHER <= m; j += TOGETHER) dots_together(rows, columns + j, b, out + j);
+    for (; j < m; ++j) out[j] += whole_and_rest(rows, columns[j], b);
+}
+
+// hessian[j m + k] += sum_i bend_i column_j[i] column_k[i] for k <= j. At most NORMAL_ROWS rows.
+void column_gram(std::int64_t rows, std::int64_t m, const double *const *columns, const double *bend, double *hessian) {
+    double bent[NORMAL_ROWS];
+    for (std::int64_t j = 0; j < m; ++j) {
+        for (std::int64_t i = 0; i < rows; ++i) bent[i] = bend[i] * columns[j][i];
+        column_dots(rows, j + 1, columns, bent, hessian + j * m);
+    }
+}
+
+// Both of them: gradient[j] += <column_j, slope>, and the Hessian.
 void normal(std::int64_t rows, std::int64_t m, const double *const *columns, const double *slope, const double *bend,
             double *gradient, double *hessian) {
-    double bent[NORMAL_ROWS];
-    std::int64_t j = 0;
-    for (; j + TOGETHER <= m; j += TOGETHER) dots_together(rows, columns + j, slope, gradient + j);
-    for (; j < m; ++j) gradient[j] += whole_and_rest(rows, columns[j], slope);
-    for (j = 0; j < m; ++j) {
-        for (std::int64_t i = 0; i < rows; ++i) bent[i] = bend[i] * columns[j][i];
-        std::int64_t k = 0;
-        for (; k + TOGETHER <= j + 1; k += TOGETHER) dots_together(rows, columns + k, bent, hessian + j * m + k);
-        for (; k <= j; ++k) hessian[j * m + k] += whole_and_rest(rows, columns[k], bent);
-    }
+    column_dots(rows, m, columns, slope, gradient);
+    column_gram(rows, m, columns, bend, hessian);
 }

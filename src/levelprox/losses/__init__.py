@@ -6,7 +6,8 @@ import difflib
 
 from levelprox._validation import option
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses._base import LogLink, Loss, check_weights, vector
+from levelprox.losses._base import LogLink, Loss, check_weights
+from levelprox.losses._base import vector as vector
 from levelprox.losses.absolute import Absolute
 from levelprox.losses.cauchy import Cauchy
 from levelprox.losses.gamma import Gamma
@@ -40,7 +41,6 @@ __all__ = [
     "SquaredHinge",
     "check_weights",
     "loss_by_name",
-    "vector",
 ]
 
 LOSS_TYPES: tuple[type[Loss], ...] = (

@@ -69,13 +69,6 @@ class Multinomial:
         return out
 
     @staticmethod
-    def bending(z: Margins, share: Vector) -> tuple[Margins, Margins]:
-        """Return √s_i p_ik and s_i p_ik (1 − p_ik), of the shape of z."""
-        rooted, bend = np.empty_like(z), np.empty_like(z)
-        _kernels.multinomial_bends(z, share, rooted, bend)
-        return rooted, bend
-
-    @staticmethod
     def bend(p: Any, a: int, b: int) -> Any:
         """Return ∂²ℓ/∂z_a∂z_b of every sample from its probabilities, on any arrays: p_a([a = b] − p_b)."""
         if a != b:
@@ -83,14 +76,6 @@ class Multinomial:
         # 1 − p_a as the sum of the others: the difference would cancel where p_a is nearly 1.
         others = p[:, :a].sum(axis=1) + p[:, a + 1 :].sum(axis=1)
         return p[:, a] * others
-
-    @staticmethod
-    def bends(p: Margins) -> Margins:
-        """Return ∂²ℓ/∂z_a² of every sample and class from its probabilities, of their shape; sums as in `bend`."""
-        before, after = np.zeros_like(p), np.zeros_like(p)
-        before[:, 1:] = np.cumsum(p[:, :-1], axis=1)
-        after[:, :-1] = np.cumsum(p[:, :0:-1], axis=1)[:, ::-1]
-        return np.asarray(p * (before + after), np.float64)
 
     @staticmethod
     def product(p: Any, v: Any) -> Any:

@@ -17,16 +17,17 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._runtime.threads import one_blas_thread
-from levelprox._typing import Matrix, Vector
+from levelprox._typing import Features, Matrix, Vector
+from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Multinomial
 from levelprox.objectives.linear_model import LinearModel
+from levelprox.objectives.model import Ridge
 from levelprox.objectives.multiclass import ByClass
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
 _SMALL = 2**22  # entries of an array that may be made for a product
 _DENSE = 0.25  # share of entries from which on products of sparse columns take longer
-_BLOCK = 2**20  # entries of a block of rows with a column for each feature and class
 
 
 class MultinomialModel(ByClass):
@@ -67,7 +68,7 @@ class MultinomialModel(ByClass):
 
     smooth = curved = True
     only_contrasts = True
-    derived = ("kernel", "one_class", "array", "feature_scale")
+    derived = ("kernel", "one_class", "array", "class_fits", "feature_scale")
     loss = Multinomial
     #: X as an array in Fortran order, where it is a few columns at hand: products are then those of BLAS.
     array: Matrix | None = None
@@ -85,6 +86,17 @@ class MultinomialModel(ByClass):
         except InvalidInputError:  # such as of a design that is made of another
             return self._by_products
         return _kernels.MultinomialModel(kernel, self.n_outputs, self.target, self.sample_weight, self.offset)
+
+    @cached_property
+    def class_fits(self) -> _kernels.ClassFits:
+        """The kernel of fits and derivatives over a few columns; it does not depend on X."""
+        return _kernels.ClassFits(self.n_outputs, self.target, self.sample_weight, self.offset)
+
+    def _with_design(self, design: Design, ridge: Ridge | None) -> Self:
+        other = super()._with_design(design, ridge)
+        if "class_fits" in self.__dict__:
+            other.__dict__["class_fits"] = self.class_fits
+        return other
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
@@ -168,7 +180,7 @@ class MultinomialModel(ByClass):
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
         d, K, z = self.design.shape[1], self.n_outputs, self.of_samples(z)
         if self.array is not None or K > _MANY_CLASSES or self._is_small_and_dense():
-            return self.bent_by_ridge(self._hessian_by_array(z, self._columns()))
+            return self.bent_by_ridge(self.class_fits.hessian(self._columns(), np.ascontiguousarray(z)))
         p, share = Multinomial.probabilities(z), self.share
         hessian = np.empty((d, K, d, K))
         for a in range(K):
@@ -177,22 +189,18 @@ class MultinomialModel(ByClass):
                 hessian[:, b, :, a] = hessian[:, a, :, b]  # a Gram matrix is symmetric itself
         return self.bent_by_ridge(hessian.reshape(d * K, d * K))
 
-    def _hessian_by_array(self, z: Matrix, columns: Matrix) -> Matrix:
-        """Return the same for columns at hand: what couples classes as one Gram matrix, of columns √s p_a X_j."""
-        rooted, bend = (np.ascontiguousarray(one.T) for one in Multinomial.bending(z, self.share))
-        (n, d), K = columns.shape, self.n_outputs
-        hessian, own = np.zeros((d * K, d * K)), np.zeros((K, d, d))
-        step = max(1, _BLOCK // (d * K + 1))
-        with one_blas_thread():
-            for begin in range(0, n, step):
-                rows = slice(begin, min(n, begin + step))
-                part = columns[rows].T
-                products = (part[:, None, :] * rooted[:, rows]).reshape(d * K, part.shape[1])
-                hessian -= products @ products.T
-                own += (part * bend[:, None, rows]) @ part.T
-        by_class, classes = hessian.reshape(d, K, d, K), np.arange(K)
-        by_class[:, classes, :, classes] = (own + own.swapaxes(1, 2)) / 2
-        return hessian
+    def derivatives_over(self, z: Matrix, columns: list[Vector], features: Features) -> tuple[Vector, Matrix, Matrix]:
+        """Return ∇ψ, the columns of ∇²ψ that belong to some features, and its diagonal blocks, in one pass.
+
+        `columns` are those of X.
+        """
+        gradient, cross, own = self.class_fits.derivatives(columns, features.tolist(), self.of_samples(z))
+        if self.ridge is not None:
+            held, K, m = self.ridge.curvatures()[:, None, None] * np.eye(self.n_outputs), self.n_outputs, features.size
+            own += held
+            cross.reshape(len(columns), K, m, K)[features, :, np.arange(m)] += held[features]
+            gradient = gradient + self.ridge.gradient(self.tail(z)).reshape(gradient.shape)
+        return gradient.ravel(), cross, own
 
     def _is_small_and_dense(self) -> bool:
         n, d = self.design.shape
@@ -200,12 +208,11 @@ class MultinomialModel(ByClass):
 
     # --- products with columns at hand: a call for each class would take far longer than the products
 
-    def _columns(self) -> Matrix:
-        """X as an array."""
+    def _columns(self) -> list[Vector]:
+        """Return the columns of X."""
         if self.array is not None:
-            return self.array
-        n, d = self.design.shape
-        return np.array([self.design.matvec(unit) for unit in np.eye(d)]).reshape(d, n).T
+            return list(self.array.T)
+        return [self.design.matvec(unit) for unit in np.eye(self.design.shape[1])]
 
     def over(self, X: Matrix) -> Self:
         """Return the same samples with other columns, those of X, which are few; the ridge is that of the features."""
@@ -259,15 +266,10 @@ class MultinomialModel(ByClass):
         )
 
     def _feature_hessians_of_samples(self, z: Matrix) -> Matrix:
-        p, share, K = Multinomial.probabilities(self.of_samples(z)), self.share, self.n_outputs
-        n, d = self.design.shape
-        if K > _MANY_CLASSES and n * d * K <= _SMALL:  # products of X_j p √s; the diagonal by itself, as it cancels
-            columns = self._columns()
-            rooted = (np.sqrt(share)[:, None] * columns).T[:, :, None] * p
-            blocks = -(rooted.swapaxes(1, 2) @ rooted)
-            own = np.einsum("nj,na->ja", columns**2, share[:, None] * Multinomial.bends(p))
-            blocks[:, np.arange(K), np.arange(K)] = own
-            return np.asarray(blocks, np.float64)
+        (n, d), K = self.design.shape, self.n_outputs
+        if n * d <= _SMALL and (K > _MANY_CLASSES or self._is_small_and_dense()):
+            return self.class_fits.derivatives(self._columns(), [], np.ascontiguousarray(self.of_samples(z)))[2]
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share
         blocks = np.empty((self.design.shape[1], K, K))
         for a in range(K):
             for b in range(a, K):

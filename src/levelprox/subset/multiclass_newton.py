@@ -1,52 +1,26 @@
 """A softmax model over columns side by side: fits to a few digits, and second-order estimates of swaps.
 
-Of fits of folds nothing is shown, so that neither bounds nor the last digits are needed here. Arrays have samples along
-their last axis: columns are of shape (m, n), margins and probabilities of shape (K, n). A set of m features has m · K
-coordinates, feature by feature.
-
-Newton steps over many coordinates are solved by conjugate gradients, preconditioned by a factorised Hessian from
-before: that at the fit of one set, without the rows of the feature that is left out and with those of the one that is
-added, serves for the fit of the next set.
+Of fits of folds nothing is shown, so that neither bounds nor the last digits are needed here. A set of m features has
+m · K coordinates, feature by feature. Newton steps are solved by conjugate gradients, preconditioned by the inverse of
+the Hessian at the fit of the set before (`kernels/algorithms/class_newton.hpp`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import cho_factor
-from scipy.linalg.lapack import dpotrs
+from scipy.linalg.lapack import dpotrf, dpotri
 
+from levelprox import _kernels
 from levelprox._typing import Features, Matrix, Vector
+from levelprox.subset.fit import Fit
 
-_NEWTON_STEPS, _MOST_HALVINGS, _ARMIJO = 40, 12, 1e-4
-_FRESH_HESSIAN_COORDINATES = 60  # coordinates up to which every step has its own Hessian
-_CG_ITERATIONS, _CG_RESIDUAL_SHARE = 10, 1e-2  # of conjugate gradients, and what is left of the squared residual
-_HOPE_SHARE = 1.0  # of twice the predicted reduction of a step: a fit that stays above `below` after that is stopped
 _RIDGE_SHARE, _LARGEST_RIDGE_SHARE = 1e-10, 1e4  # of the curvature along a coordinate, against singular systems
 _NO_LOSS_SHARE = 1e-6  # of ψ without features: separated samples have no loss left
 
-
-@dataclass(frozen=True, eq=False)
-class ClassSet:
-    """A fit over some features.
-
-    Attributes
-    ----------
-    features : ndarray of int of shape (m,)
-        Sorted.
-    x : ndarray of shape (m, K)
-    psi : float
-    p : ndarray of shape (K, n)
-        Probabilities.
-    """
-
-    features: Features
-    x: Matrix
-    psi: float
-    p: Matrix
+#: Where to begin as well, the inverse of a Hessian from before, and how the set differs: see `ClassFits.quick_fit`.
+Near = tuple[list[float], Matrix, int, Matrix, Matrix, Matrix]
 
 
 class ClassNewton:
@@ -55,11 +29,10 @@ class ClassNewton:
     Parameters
     ----------
     columns : ndarray of shape (d, n)
-    labels : ndarray of int of shape (n,)
-    share : ndarray of shape (n,)
-        Weights, which add up to 1.
-    offset : ndarray of shape (K, n)
+    fits : ClassFits
     ridge : ndarray of shape (d,)
+    n_outputs : int
+        K.
 
     Attributes
     ----------
@@ -67,137 +40,38 @@ class ClassNewton:
         Fits, and passes over all columns.
     """
 
-    def __init__(
-        self, columns: Matrix, labels: NDArray[np.int64], share: Vector, offset: Matrix, ridge: Vector
-    ) -> None:
-        self.columns, self.share, self.offset, self.ridge = columns, share, offset, ridge
-        self.own = np.arange(offset.shape[0])[:, None] == labels
-        self._places = self.own.argmax(axis=0), np.arange(offset.shape[1])
-        self.rooted = np.sqrt(share)
+    def __init__(self, columns: Matrix, fits: _kernels.ClassFits, ridge: Vector, n_outputs: int) -> None:
+        self.columns, self.fits, self.ridge, self.n_outputs = list(columns), fits, ridge, n_outputs
         self.nonzero = np.flatnonzero(np.any(columns, axis=1))
         self.n_fits = self.n_passes = 0
-        self.gone = _NO_LOSS_SHARE * self._loss(offset)[0]
+        null = fits.quick_fit([], [], [], 1.0, math.inf, 0.0)
+        assert null is not None
+        self.gone = _NO_LOSS_SHARE * null[1]
 
     def fitted(
-        self, features: Features, x: Matrix, accuracy: float, factor: Any = None, below: float = np.inf
-    ) -> ClassSet | None:
+        self, features: Features, x: Vector, accuracy: float, near: Near | None = None, below: float = math.inf
+    ) -> Fit | None:
         """Return ψ minimised over some features up to `accuracy` of ψ; None where it is not likely to be below a value.
 
         Parameters
         ----------
         features : ndarray of int
-        x : ndarray of shape (m, K)
+        x : ndarray of shape (m · K,)
             Where to begin.
         accuracy : float
-        factor : tuple, optional
-            The factorised Hessian to begin with (`factorised`).
+        near : tuple, optional
+            What is known of the inverse Hessian (`ClassEstimates.changed`).
         below : float
         """
         self.n_fits += 1
-        columns, ridge = self.columns[features], self.ridge[features][:, None]
-        z = x.T @ columns + self.offset
-        psi, p = self._value(z, x, ridge)
-        few = x.size <= _FRESH_HESSIAN_COORDINATES
-        for _ in range(_NEWTON_STEPS):
-            gradient = columns @ (self.share * (p - self.own)).T + 2 * ridge * x
-            fresh = factor is None
-            if factor is None:
-                factor = factorised(self.hessian(columns, ridge, p))
-            step = -_solved(factor, gradient.ravel()).reshape(x.shape)
-            if not fresh:
-                conjugate = self._conjugate(columns, ridge, p, gradient, factor, step)
-                if conjugate is None:
-                    factor = None
-                    continue
-                step = conjugate
-            gain = -float(np.sum(step * gradient))
-            if not gain > 2 * accuracy * psi or psi <= self.gone:
-                break
-            if psi - _HOPE_SHARE * gain > below:
-                return None
-            along, t = step.T @ columns, 1.0
-            for _ in range(_MOST_HALVINGS):
-                new = x + t * step
-                after, following = self._value(z + t * along, new, ridge)
-                if after <= psi - _ARMIJO * t * gain:
-                    break
-                t /= 2
-            else:
-                break
-            x, z, psi, p = new, z + t * along, after, following
-            if few:
-                factor = None
-        return ClassSet(features, x, psi, p)
-
-    def _conjugate(
-        self, columns: Matrix, ridge: Matrix, p: Matrix, gradient: Matrix, factor: Any, step: Matrix
-    ) -> Matrix | None:
-        """Return about the Newton step by conjugate gradients, preconditioned by a factorised Hessian.
-
-        `step` is that of the preconditioner alone. None where many iterations are needed.
-        """
-        found, rest = np.zeros_like(step), -gradient
-        direction = solved = step
-        begin = size = float(np.sum(rest * solved))
-        for _ in range(_CG_ITERATIONS):
-            moved = direction.T @ columns
-            moved = p * (moved - np.einsum("kn,kn->n", p, moved))
-            bent = columns @ (self.share * moved).T + 2 * ridge * direction
-            curvature = float(np.sum(bent * direction))
-            if not curvature > 0:
-                return None
-            found = found + size / curvature * direction
-            rest = rest - size / curvature * bent
-            solved = _solved(factor, rest.ravel()).reshape(step.shape)
-            before, size = size, float(np.sum(rest * solved))
-            if not size > _CG_RESIDUAL_SHARE * begin:
-                return found
-            direction = solved + size / before * direction
-        return None
-
-    def hessian(self, columns: Matrix, ridge: Matrix, p: Matrix) -> Matrix:
-        """Return the Hessian over some columns, of shape (m · K, m · K)."""
-        (m, n), K = columns.shape, p.shape[0]
-        rows = (columns[:, None, :] * (self.rooted * p)).reshape(m * K, n)
-        hessian = -(rows @ rows.T)
-        by_class, classes = hessian.reshape(m, K, m, K), np.arange(K)
-        by_class[:, classes, :, classes] = (columns * self._bend(p)[:, None]) @ columns.T
-        return _held(hessian, np.repeat(2 * ridge, K), K)
-
-    def around(self, at: ClassSet, kept: Features) -> ClassEstimates:
-        """Return second-order estimates at a fit; features that are kept are not to be left out."""
-        self.n_passes += 1
-        p, inside, (K, n) = at.p, at.features, at.p.shape
-        outside = np.setdiff1d(self.nonzero, inside)
-        columns, others, classes = self.columns[inside], self.columns[outside], np.arange(K)
-        rooted, bend, ridge = self.rooted * p, self._bend(p), self.ridge[outside][:, None]
-        gradient = others @ (self.share * (p - self.own)).T
-        rows = (columns[:, None, :] * rooted).reshape(inside.size * K, n)
-        cross = -((others[:, None, :] * rooted).reshape(outside.size * K, n) @ rows.T)
-        by_class = cross.reshape(outside.size, K, inside.size, K)
-        by_class[:, classes, :, classes] = others @ (columns * bend[:, None]).swapaxes(1, 2)
-        squares = others**2
-        own = -(squares @ (rooted[:, None] * rooted).reshape(K * K, n).T).reshape(-1, K, K)
-        own[:, classes, classes] = squares @ bend.T
-        own = own + _shifts(own)[:, None, None]
-        own[:, classes, classes] += 2 * ridge
-        hessian = self.hessian(columns, self.ridge[inside][:, None], p)
-        return ClassEstimates(at, kept, outside, gradient, hessian, cross, own)
-
-    def _loss(self, z: Matrix) -> tuple[float, Matrix]:
-        """Return the mean loss, and the probabilities."""
-        z = z - z.max(axis=0)
-        p = np.exp(z)
-        total = p.sum(axis=0)
-        p /= total
-        return float(self.share @ (np.log(total) - z[self._places])), p
-
-    def _value(self, z: Matrix, x: Matrix, ridge: Matrix) -> tuple[float, Matrix]:
-        loss, p = self._loss(z)
-        return loss + float(np.sum(ridge * x**2)), p
-
-    def _bend(self, p: Matrix) -> Matrix:
-        return np.asarray(self.share * p * (1 - p))
+        columns = [self.columns[j] for j in features]
+        limits = accuracy, below, self.gone
+        found = self.fits.quick_fit(columns, x.tolist(), self.ridge[features].tolist(), *limits, near)
+        if found is None:
+            return None
+        order = np.argsort(features)
+        x = found[0].reshape(features.size, self.n_outputs)[order].ravel()
+        return Fit(features[order].astype(np.intp), x, *found[1:])
 
 
 class ClassEstimates:
@@ -205,43 +79,42 @@ class ClassEstimates:
 
     Parameters
     ----------
-    at : ClassSet
+    newton : ClassNewton
+    at : Fit
+        Of `newton.fitted`.
     kept : ndarray of int
         Features that are not to be left out.
-    outside : ndarray of int of shape (o,)
+
+    Attributes
+    ----------
+    outside : ndarray of int
         Features that may be added.
-    gradient : ndarray of shape (o, K)
-        With respect to these.
-    hessian : ndarray of shape (m · K, m · K)
-        Over the features of the fit.
-    cross : ndarray of shape (o · K, m · K)
-        Of features outside with those of the fit.
-    own : ndarray of shape (o, K, K)
-        The diagonal blocks of features outside.
+    cost : ndarray of shape (m,)
+        What leaving out each feature of the fit costs.
     """
 
-    def __init__(
-        self,
-        at: ClassSet,
-        kept: Features,
-        outside: Features,
-        gradient: Matrix,
-        hessian: Matrix,
-        cross: Matrix,
-        own: Matrix,
-    ) -> None:
-        self.at, self.own, self.hessian, self.outside, self.gradient = at, own, hessian, outside, gradient
-        (count, K), m = gradient.shape, at.features.size
-        self.cross = cross.reshape(count, K, m * K)
-        inverse = _inverse(hessian)
-        self.across = (cross @ inverse).reshape(count, K, m * K)
-        self.left = own - self.across @ self.cross.swapaxes(1, 2)
+    def __init__(self, newton: ClassNewton, at: Fit, kept: Features) -> None:
+        newton.n_passes += 1
+        K, inside = newton.n_outputs, at.features
+        rows, m = np.union1d(newton.nonzero, inside), inside.size
+        places = np.searchsorted(rows, inside)
+        columns = [newton.columns[j] for j in rows]
+        gradient, cross, own = newton.fits.derivatives(columns, places.tolist(), at.margins)
+        own += 2 * newton.ridge[rows][:, None, None] * np.eye(K) + _shifts(own)[:, None, None]
+        cross = cross.reshape(rows.size, K, m * K)
+        cross.reshape(rows.size, K, m, K)[places, :, np.arange(m)] = own[places]
+        inverse = _inverse(cross[places].reshape(m * K, m * K))
+        others = np.delete(np.arange(rows.size), places)
+        self.at, self.n_outputs, self.outside, self.gradient = at, K, rows[others], gradient[others]
+        self.inverse, own, cross = inverse, own[others], cross[others]
+        self.across: Matrix = (cross.reshape(others.size * K, m * K) @ inverse).reshape(cross.shape)
+        self.left = own - self.across @ cross.swapaxes(1, 2)
         self.left += _RIDGE_SHARE * np.einsum("jaa->j", own)[:, None, None] * np.eye(K)
-        blocks = inverse.reshape(m, K, m, K)[np.arange(m), :, np.arange(m), :]
-        self.stiffness = np.linalg.inv(blocks)
-        self.pull = (self.stiffness @ at.x[:, :, None])[:, :, 0]
-        self.cost = 0.5 * np.einsum("ia,ia->i", at.x, self.pull)
-        self.cost[np.isin(at.features, kept)] = np.inf
+        self.stiffness = np.linalg.inv(inverse.reshape(m, K, m, K)[np.arange(m), :, np.arange(m), :])
+        self.x = at.x.reshape(m, K)
+        self.pull = (self.stiffness @ self.x[:, :, None])[:, :, 0]
+        self.cost = 0.5 * np.einsum("ia,ia->i", self.x, self.pull)
+        self.cost[np.isin(inside, kept)] = np.inf
 
     def additions(self) -> Vector:
         """Return what each feature of `outside` gains."""
@@ -249,59 +122,57 @@ class ClassEstimates:
 
     def swaps(self) -> Matrix:
         """Return what each feature of `outside` gains in place of each one of the fit, of shape (m, outside)."""
-        (count, K), gains = self.gradient.shape, np.full((self.cost.size, self.outside.size), -np.inf)
-        across = self.across.reshape(count, K, self.cost.size, K)
-        for i in np.flatnonzero(np.isfinite(self.cost)):
-            mine = across[:, :, i]
+        gains = np.full((self.cost.size, self.outside.size), -np.inf)
+        for i in np.flatnonzero(np.isfinite(self.cost)).tolist():
+            mine = self.across[:, :, self._of(i)]
             left = self.left + mine @ self.stiffness[i] @ mine.swapaxes(1, 2)
             gains[i] = _gains(left, self.gradient - mine @ self.pull[i]) - self.cost[i]
         return gains
 
-    def changed(self, out: int | None, into: int | None) -> tuple[Features, Matrix, Any]:
-        """Return features without that at the place `out` and with that at the place `into` of `outside`.
+    def changed(self, out: int | None, into: int | None) -> tuple[Features, Vector, Near]:
+        """Return features without that at the place `out` and with that at the place `into` of `outside`, at the end.
 
-        Returned with x there, 0 for the new feature, and the factorised Hessian at this fit.
+        Returned with x of the second-order model there, and with x as it is and what is known of the inverse Hessian.
         """
-        features, K = self.at.features, self.gradient.shape[1]
-        stay = np.arange(features.size) if out is None else np.delete(np.arange(features.size), out)
-        chosen = features[stay] if into is None else np.append(features[stay], self.outside[into])
-        order = np.argsort(chosen)
-        x = np.zeros((chosen.size, K))
-        x[: stay.size] = self.at.x[stay]
-        places = (stay[:, None] * K + np.arange(K)).ravel()
-        hessian = np.empty((chosen.size * K,) * 2)
-        hessian[: places.size, : places.size] = self.hessian[np.ix_(places, places)]
-        if into is not None:
-            hessian[places.size :, : places.size] = self.cross[into][:, places]
-            hessian[: places.size, places.size :] = self.cross[into][:, places].T
-            hessian[places.size :, places.size :] = self.own[into]
-        whole = (order[:, None] * K + np.arange(K)).ravel()
-        return chosen[order].astype(np.intp), x[order], factorised(hessian[np.ix_(whole, whole)])
+        features, x = self.at.features, self.at.x
+        none, before = np.zeros((0, 0)), x
+        held = stiffness = none
+        if out is not None:
+            mine, stiffness = self._of(out), self.stiffness[out]
+            held = stiffness @ self.inverse[mine]  # K_ii⁻¹ K_i·
+            x, features = np.delete(x - self.x[out] @ held, mine), np.delete(features, out)
+            before = np.delete(before, mine)
+        if into is None:
+            return features, x, (before.tolist(), self.inverse, -1 if out is None else out, stiffness, none, none)
+        left, slope, across = self.left[into], self.gradient[into], self.across[into]
+        if out is not None:
+            own = across[:, mine]
+            left, slope, across = left + own @ stiffness @ own.T, slope - own @ self.pull[out], across - own @ held
+            across[:, mine] = 0.0
+        inverse = np.linalg.inv(left)
+        added = -inverse @ slope
+        moved = added @ across
+        x = np.append(x - (moved if out is None else np.delete(moved, mine)), added)
+        begin = [*before.tolist(), *[0.0] * added.size]
+        near = begin, self.inverse, -1 if out is None else out, stiffness, np.ascontiguousarray(across), inverse
+        return np.append(features, self.outside[into]), x, near
 
-
-def factorised(hessian: Matrix) -> Any:
-    """Return a Cholesky factor; of a singular matrix that of a larger one, and of what is not finite the diagonal's."""
-    diagonal, more = np.diagonal(hessian).copy(), _RIDGE_SHARE
-    while more < _LARGEST_RIDGE_SHARE and np.all(np.isfinite(diagonal)):
-        hessian.flat[:: hessian.shape[0] + 1] = (1 + more) * diagonal
-        try:
-            return cho_factor(hessian, check_finite=False)
-        except np.linalg.LinAlgError:
-            more *= 100.0
-    size = np.where((diagonal > 0) & np.isfinite(diagonal), diagonal, 1.0)
-    return np.diag(np.sqrt(size)), False
-
-
-def _solved(factor: Any, right: Matrix) -> Matrix:
-    """Return the solution of a factorised system; `cho_solve` without its checks, which take longer than small ones."""
-    factor, lower = factor
-    if not right.size:
-        return right
-    return np.asarray(dpotrs(factor, right, lower=lower)[0])
+    def _of(self, i: int) -> slice:
+        """Return the coordinates of the i-th feature of the fit."""
+        return slice(i * self.n_outputs, (i + 1) * self.n_outputs)
 
 
 def _inverse(hessian: Matrix) -> Matrix:
-    return _solved(factorised(hessian), np.eye(hessian.shape[0]))
+    """Return the inverse; of a singular matrix that of a larger one, and of what is not finite the diagonal's."""
+    diagonal, more = np.diagonal(hessian).copy(), _RIDGE_SHARE
+    while diagonal.size and more < _LARGEST_RIDGE_SHARE and np.all(np.isfinite(hessian)):
+        hessian.flat[:: hessian.shape[0] + 1] = (1 + more) * diagonal
+        factor, failed = dpotrf(hessian, lower=1)
+        if not failed:
+            lower = np.tril(dpotri(factor, lower=1)[0])
+            return np.ascontiguousarray(lower + np.tril(lower, -1).T)
+        more *= 100.0
+    return np.diag(1 / np.where((diagonal > 0) & np.isfinite(diagonal), diagonal, 1.0))
 
 
 def _gains(left: Matrix, gradient: Matrix) -> Vector:
@@ -314,13 +185,3 @@ def _shifts(blocks: Matrix) -> Vector:
     """Return curvatures for coefficients of all classes shifted alike, which the loss does not see."""
     curvature = np.einsum("jaa->j", blocks) / blocks.shape[1] ** 2
     return np.asarray(np.where(curvature > 0, curvature, 1.0))
-
-
-def _held(hessian: Matrix, bend: Vector, K: int) -> Matrix:
-    """Add a diagonal, and curvature along shifts of all classes; in place."""
-    m = hessian.shape[0] // K
-    blocks = hessian.reshape(m, K, m, K)
-    places = np.arange(m)
-    blocks[places, :, places, :] += _shifts(blocks[places, :, places, :])[:, None, None]
-    hessian.flat[:: m * K + 1] += bend
-    return hessian

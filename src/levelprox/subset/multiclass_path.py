@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from levelprox._typing import Features, Matrix
+from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design
 from levelprox.objectives import MultinomialModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
-from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, ClassSet
+from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, Near
 from levelprox.subset.swaps import SwapSearch
 
 _MOST_ENTRIES, _MOST_PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
@@ -64,19 +64,17 @@ def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:
     swaps.n_refits += found.n_fits
     swaps.n_grad += found.n_passes
     fit = found.fit
-    return swaps.fitted(fit.features, Fit(fit.features, fit.x.ravel(), fit.psi, fit.p))
+    return swaps.fitted(fit.features, fit)
 
 
 def newton_of(problem: FeatureProblem) -> ClassNewton:
     """Return what fits the sets of a problem that `has_class_path`."""
     objective, known = problem.objective, shared(problem)
     assert isinstance(objective, MultinomialModel)
-    (n, d), K = objective.design.shape, objective.n_outputs
     if known.entries is None:
         known.entries = _columns_of(objective.design).T
-    offset = np.zeros((K, n)) if objective.offset is None else np.ascontiguousarray(objective.offset.T)
-    ridge = np.zeros(d) if objective.ridge is None else objective.ridge.own
-    return ClassNewton(np.ascontiguousarray(known.entries.T), objective.target, objective.share, offset, ridge)
+    ridge = np.zeros(objective.design.shape[1]) if objective.ridge is None else objective.ridge.own
+    return ClassNewton(np.ascontiguousarray(known.entries.T), objective.class_fits, ridge, objective.n_outputs)
 
 
 def _columns_of(design: Design) -> Matrix:
@@ -101,14 +99,14 @@ class Step:
 
     Attributes
     ----------
-    fit : ClassSet
+    fit : Fit
     least : int
         The place of its least useful feature; −1 where it has none that counts.
     n_fits, n_passes : int
         What it took, with all before it.
     """
 
-    fit: ClassSet
+    fit: Fit
     least: int
     n_fits: int
     n_passes: int
@@ -153,9 +151,9 @@ class ClassPath:
     def _rise(self, longest: int) -> None:
         """Add features until there are so many."""
         if not self.rising:
-            null = self._fitted(self.kept, np.zeros((self.kept.size, self.newton.offset.shape[0])))
+            null = self._fitted(self.kept, np.zeros(self.kept.size * self.newton.n_outputs))
             assert null is not None
-            self._last = self.newton.around(null, self.kept)
+            self._last = ClassEstimates(self.newton, null, self.kept)
             self.rising.append(self._step(self._last, 1, 1))
         while len(self.rising) <= longest:
             before, last = self._spent(), self.rising[-1]
@@ -206,7 +204,7 @@ class ClassPath:
                 any_lower = True
         return any_lower
 
-    def _larger(self, step: Step, below: float) -> ClassSet | None:
+    def _larger(self, step: Step, below: float) -> Fit | None:
         """Return the fit with the feature that gains most, where it is below a value."""
         estimates = self._estimates(step)
         gain = estimates.additions()
@@ -215,30 +213,31 @@ class ClassPath:
         found = self._fitted(*estimates.changed(None, int(np.argmax(gain))), below)
         return found if found is not None and found.psi < below else None
 
-    def _smaller(self, step: Step, below: float) -> ClassSet | None:
+    def _smaller(self, step: Step, below: float) -> Fit | None:
         """Return the fit without the least useful feature, where it is below a value."""
         fit = step.fit
         if step.least < 0:
             return None
-        features, x = np.delete(fit.features, step.least), np.delete(fit.x, step.least, axis=0)
-        found = self._fitted(features, x, None, below)
+        K = self.newton.n_outputs
+        x = np.delete(fit.x, slice(step.least * K, (step.least + 1) * K))
+        found = self._fitted(np.delete(fit.features, step.least), x, None, below)
         return found if found is not None and found.psi < below else None
 
     def _estimates(self, step: Step) -> ClassEstimates:
         if self._last is None or self._last.at is not step.fit:
-            return self.newton.around(step.fit, self.kept)
+            return ClassEstimates(self.newton, step.fit, self.kept)
         return self._last
 
-    def _improved(self, fit: ClassSet) -> ClassEstimates:
+    def _improved(self, fit: Fit) -> ClassEstimates:
         """Swap features for as long as that lowers ψ; return estimates at the last fit."""
         while True:
-            estimates = self.newton.around(fit, self.kept)
+            estimates = ClassEstimates(self.newton, fit, self.kept)
             new = None if fit.psi <= self.newton.gone else self._swapped(estimates)
             if new is None:
                 return estimates
             fit = new
 
-    def _swapped(self, estimates: ClassEstimates) -> ClassSet | None:
+    def _swapped(self, estimates: ClassEstimates) -> Fit | None:
         """Return the first fit after a promising swap that is lower."""
         gains, fit, tries = estimates.swaps(), estimates.at, 0
         promising = gains > np.where(np.isfinite(estimates.cost), -_PROMISING_SHARE * estimates.cost, np.inf)[:, None]
@@ -258,9 +257,9 @@ class ClassPath:
                 break
         return None
 
-    def _fitted(self, features: Features, x: Matrix, factor: object = None, below: float = np.inf) -> ClassSet | None:
+    def _fitted(self, features: Features, x: Vector, near: Near | None = None, below: float = np.inf) -> Fit | None:
         self._check()
-        return self.newton.fitted(features, x, _ACCURACY, factor, below)
+        return self.newton.fitted(features, x, _ACCURACY, near, below)
 
     def _step(self, estimates: ClassEstimates, n_fits: int, n_passes: int) -> Step:
         cost = estimates.cost

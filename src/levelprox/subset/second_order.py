@@ -15,8 +15,7 @@ from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
-from levelprox.objectives import LinearModel, Model
-from levelprox.objectives.multiclass import ByClass
+from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
@@ -53,6 +52,8 @@ class SecondOrder:
     refits : Refits
     n_grad : int
         Passes over all features.
+    newton : callable or None
+        Returns the `ClassNewton` of a softmax model whose columns are side by side.
     """
 
     def __init__(self, problem: FeatureProblem, how: SolverOptions, columns: Columns | None = None) -> None:
@@ -64,22 +65,31 @@ class SecondOrder:
         stored = self.objective.design.stored if isinstance(self.objective, LinearModel) else 0
         self._keeps_columns = stored >= _EXPENSIVE_ENTRIES
         self._own: tuple[Vector, Matrix] | None = None
+        self.newton: Callable[[], ClassNewton] | None = None
 
     def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
         """Return second-order estimates at a fit; unless `exact`, of large data with curvatures of a fit nearby."""
-        change = 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE
-        bend = self._bend(fit)
-        if self._own is None or not is_near(self._own[0], bend, change):
-            self._own = bend, self.objective.feature_hessians_of(fit.margins)
-            self.n_grad += 1
-        gradient, cross = self.gradient(fit), self.columns_of(fit, change)
+        gradient, cross, own = self._derivatives(fit, 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE)
         basis = None
         if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
         figures = self.outside(fit), self._typical_curvature, basis, self._noise
-        estimates = SwapEstimates(self.problem, fit, gradient, cross, self._own[1], *figures)
+        estimates = SwapEstimates(self.problem, fit, gradient, cross, own, *figures)
         self.look_along(estimates, fit)
         return estimates
+
+    def _derivatives(self, fit: Fit, change: float) -> tuple[Vector, Matrix, Matrix]:
+        """Return ∇ψ at a fit, the columns of ∇²ψ that belong to it, and its diagonal blocks."""
+        if self.newton is not None:
+            self.check_time()
+            self.n_grad += 1
+            model = cast(MultinomialModel, self.objective)
+            return model.derivatives_over(fit.margins, self.newton().columns, fit.features)
+        bend = self._bend(fit)
+        if self._own is None or not is_near(self._own[0], bend, change):
+            self._own = bend, self.objective.feature_hessians_of(fit.margins)
+            self.n_grad += 1
+        return self.gradient(fit), self.columns_of(fit, change), self._own[1]
 
     @cached_property
     def _noise(self) -> Vector | None:
@@ -223,8 +233,6 @@ class SetFits(SecondOrder):
         Passes over all features, and fits over a few of them.
     monitor : Monitor
         Reports and limits; without any until another is set.
-    newton : callable or None
-        Returns the `ClassNewton` for rough fits of large sets of a softmax model.
     """
 
     def __init__(
@@ -242,7 +250,6 @@ class SetFits(SecondOrder):
         self.best, self.null = start, null
         self.tolerance, self.prove, self.tries = tolerance, prove, tries
         self.monitor = Monitor()
-        self.newton: Callable[[], ClassNewton] | None = None
         self.rough = start
         self.n_refits = 0
         self.accuracy = ACCURACY
@@ -286,13 +293,10 @@ class SetFits(SecondOrder):
 
     def _by_newton(self, newton: ClassNewton, features: Features, near: Fit) -> Fit:
         """Return a rough fit of a softmax model over columns side by side, without any bound."""
-        n_outputs, columns = self.problem.n_outputs, newton.columns[features]
-        begin = begun_at(near, features, n_outputs).reshape(-1, n_outputs)
-        found = newton.fitted(features, begin, ROUGH_ACCURACY)
+        found = newton.fitted(features, begun_at(near, features, self.problem.n_outputs), ROUGH_ACCURACY)
         assert found is not None
-        z, x = np.ascontiguousarray((found.x.T @ columns + newton.offset).T), found.x.ravel()
-        part = cast(ByClass, self.objective.restrict(features))
-        return Fit(features, x, found.psi, part.with_tail(z, x))
+        part = cast(MultinomialModel, self.objective.restrict(features))
+        return replace(found, margins=part.with_tail(found.margins, found.x))
 
     def has_spent_its_work(self) -> bool:
         """Return whether a softmax model of many classes has had all the work that swaps are worth."""

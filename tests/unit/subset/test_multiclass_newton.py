@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from levelprox import MultinomialModel, _kernels
 from levelprox._kernels import FitEnd
@@ -88,6 +89,38 @@ def test_the_same_bits_on_all_processors(seed: int, instruction_sets: list[str])
         _, x, psi, z, hessian, gap, _ = compiled(p, np.zeros(30))
         found.append((x.tobytes(), psi, z.tobytes(), hessian.tobytes(), gap))
     assert all(one == found[0] for one in found)
+
+
+def test_the_same_bits_with_any_number_of_threads() -> None:
+    p = problem(3, n=9000, m=4, K=5)
+    columns = [np.ascontiguousarray(column) for column in p["X"].T]
+    before, found = _kernels.set_thread_work(1), []
+    try:
+        for threads in (1, 2, 3):
+            with threadpool_limits(threads):
+                _, x, psi, z, hessian, gap, _ = compiled(p, np.zeros(20))
+                fits = _kernels.ClassFits(5, p["label"], p["weight"], p["offset"])
+                parts = fits.derivatives(columns, [0, 2], z)
+                quick = fits.quick_fit(columns, [0.0] * 20, p["ridge"].tolist(), 1e-9, INF, 0.0)
+                found.append([one.tobytes() for one in (x, z, hessian, *parts, quick[0])] + [psi, gap, quick[1]])
+    finally:
+        _kernels.set_thread_work(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("K", [2, 4, 7])
+def test_derivatives_in_one_pass_are_those_of_the_model(K: int) -> None:
+    rng = np.random.default_rng(K)
+    X, label = rng.standard_normal((530, 19)), np.append(np.arange(K), rng.integers(0, K, 530 - K))
+    model = MultinomialModel(X, label, rng.integers(0, 3, 530).astype(float), ridge=0.1)
+    x = rng.standard_normal(19 * K)
+    z, features = model.margins(x), np.array([2, 17])
+    gradient, cross, own = model.derivatives_over(z, [np.ascontiguousarray(column) for column in X.T], features)
+    hessian = model.hessian_of(z)
+    np.testing.assert_allclose(gradient, model.gradient_of(z), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(cross, hessian[:, np.append(2 * K + np.arange(K), 17 * K + np.arange(K))], atol=1e-14)
+    blocks = hessian.reshape(19, K, 19, K)[np.arange(19), :, np.arange(19), :]
+    np.testing.assert_allclose(own, blocks, atol=1e-14)
 
 
 def test_no_column_and_samples_without_weight() -> None:
