@@ -95,14 +95,15 @@ def measure(X: Any, y: np.ndarray, features: int) -> dict[str, Any]:
     began, processor = time.perf_counter(), time.process_time()
     found = fit(X, y, features)
     seconds, processor = time.perf_counter() - began, time.process_time() - processor
+    peak = memory("VmHWM")
     return {
         "seconds": seconds,
         "processor_seconds": processor,
-        "peak": memory("VmHWM"),
-        "above_data": memory("VmHWM") - before,
+        "peak": peak,
+        "above_data": peak - before,
         "data": size,
         "features": np.flatnonzero(found.coef_).tolist(),
-        "loss": found.result_.psi,
+        "loss": float(np.mean(np.logaddexp(0.0, -y * found.decision_function(X)))),
         "message": found.message_,
     }
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from levelprox import SparseClassifier
+from levelprox.estimators._features import Standardization
 from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, REGRESSION_LOSSES
 from tests.support.estimator_cases import TASKS, bits, estimator, fitted, targets
 from tests.support.long_runs import LONG
@@ -167,3 +168,16 @@ def test_softmax_is_never_above_softmax_on_the_features_of_one_against_the_other
         f"softmax over {softmax.selected_features_}: {softmax.certificate_.psi:.12g}; over {rows}: "
         f"{other.certificate_.psi:.12g}"
     )
+
+
+def test_sparse_columns_that_are_mostly_zero_are_not_centred():
+    rng = np.random.default_rng(3)
+    X = (rng.random((300, 12)) < 0.2) * 1.0
+    X[:, 0] = rng.random(300) < 0.9
+    found = Standardization.standardized(scipy.sparse.csr_array(X), None, True)
+    assert found.center is not None and np.flatnonzero(found.center).tolist() == [0]
+    np.testing.assert_allclose(found.design.column_squares(), ((X - found.center) ** 2).sum(0) / X.var(0), rtol=1e-12)
+    y = np.where(X[:, :3] @ [1.0, -2.0, 2.0] + rng.logistic(size=300) > 0, 1, 0)
+    sparse, dense = (SparseClassifier(n_features=3).fit(A, y) for A in (scipy.sparse.csr_array(X), X))
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(sparse.intercept_, dense.intercept_, rtol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -411,3 +412,12 @@ def test_a_path_needs_no_more_passes_than_it_did(name, passes):
     data = dataset(name)
     problem = Problem(LinearModel(data.X, data.b, data.loss), constraints.MCP.from_threshold(2.0), 10.3)
     assert path(problem, 1.3 + 0.5 * np.arange(19)).n_grad <= passes
+
+
+def test_records_are_generated_and_fitted(tmp_path):
+    options = ["--share", "0.001", "--codes", "300", "--per-person", "12", "--features", "3", "--threads", "1"]
+    command = [sys.executable, "-m", "benchmarks.records", *options, "--out", str(tmp_path / "records.json")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    row = json.loads((tmp_path / "records.json").read_text())
+    assert len(row["features"]) <= 3 and row["passes"] > 0 and row["bytes"] > 0 and row["entries"] > 5000

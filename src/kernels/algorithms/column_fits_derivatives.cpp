@@ -4,12 +4,46 @@
 #include "algorithms/column_fits.hpp"
 #include "algorithms/exact.hpp"
 #include "algorithms/newton_step.hpp"
+#include "algorithms/passes.hpp"
 #include "simd/simd.hpp"
 
 namespace levelprox {
 namespace {
 
-constexpr std::int64_t BLOCK = 256;  // rows
+constexpr std::int64_t BLOCK = 256;                                  // rows
+constexpr std::int64_t CHUNK = 64 * BLOCK, ROUND_ROWS = 64 * CHUNK;  // of a task, and between two checks for Ctrl-C
+constexpr std::int64_t PRODUCTS = 8;                                 // in the time of one number from memory
+constexpr std::int64_t LOSS_WORK = 8;                                // of a sample's loss and derivatives
+
+// body(begin, end) for chunks of n rows, several at a time; what it computes must not depend on the chunks.
+template <class Body>
+void for_rows(std::int64_t n, std::int64_t work_of_row, Poll &poll, const Body &body) {
+    for (std::int64_t first = 0; first < n; first += ROUND_ROWS) {
+        const std::int64_t count = std::min(ROUND_ROWS, n - first);
+        for_ranges(count, CHUNK, count * work_of_row,
+                   [&](std::int64_t begin, std::int64_t end) { body(first + begin, first + end); });
+        poll.check();
+    }
+}
+
+// The sum of the parts, in their order.
+double total_of(const std::vector<HeadTail> &parts) {
+    HeadTail sum{0, 0};
+    for (const HeadTail &part : parts) {
+        add_to(sum, part.head);
+        add_to(sum, part.tail);
+    }
+    return sum.head + sum.tail;
+}
+
+double sparse_dot(const Column &column, const double *other) {
+    double sum[4] = {}, rest = 0;
+    std::int64_t p = 0;
+    for (; p + 4 <= column.count; p += 4)
+        for (int k = 0; k < 4; ++k) sum[k] += column.values[p + k] * other[column.rows[p + k]];
+    for (; p < column.count; ++p) rest += column.values[p] * other[column.rows[p]];
+    return ((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
+}
 
 }  // namespace
 
@@ -31,19 +65,18 @@ void ColumnFits::evaluate(std::int64_t begin, std::int64_t rows, const double *m
 
 // psi alone.
 double ColumnFits::value(const double *margins, Poll &poll) const {
-    HeadTail sum{0, 0};
-    double value[BLOCK];
-    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
-        const std::int64_t rows = std::min(BLOCK, n_ - begin);
-        evaluate(begin, rows, margins + begin, value, nullptr, nullptr);
-        for (std::int64_t i = 0; weight_ && i < rows; ++i)
-            value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
-        const HeadTail part = compensated_sum(rows, value);
-        add_to(sum, part.head);
-        add_to(sum, part.tail);
-        poll.check();
-    }
-    return (sum.head + sum.tail) / total_;
+    std::vector<HeadTail> parts((n_ + BLOCK - 1) / BLOCK);
+    for_rows(n_, LOSS_WORK, poll, [&](std::int64_t first, std::int64_t last) {
+        double value[BLOCK];
+        for (std::int64_t begin = first; begin < last; begin += BLOCK) {
+            const std::int64_t rows = std::min(BLOCK, last - begin);
+            evaluate(begin, rows, margins + begin, value, nullptr, nullptr);
+            for (std::int64_t i = 0; weight_ && i < rows; ++i)
+                value[i] = weight_[begin + i] == 0 ? 0.0 : weight_[begin + i] * value[i];
+            parts[begin / BLOCK] = compensated_sum(rows, value);
+        }
+    });
+    return total_of(parts) / total_;
 }
 
 std::vector<double> ColumnFits::origin() const {
@@ -67,27 +100,28 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
 double ColumnFits::sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
                                       Poll &poll) const {
-    HeadTail sum{0, 0};
-    size = 0;
-    double value[BLOCK];
-    for (std::int64_t begin = 0; begin < n_; begin += BLOCK) {
-        const std::int64_t rows = std::min(BLOCK, n_ - begin);
-        evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
-        for (std::int64_t i = 0; i < rows; ++i) {
-            const double weight = weight_ ? weight_[begin + i] : 1.0;
-            // A sample of weight 0 does not count, even where its loss is infinite.
-            value[i] = weight == 0 ? 0.0 : weight * value[i];
-            size += std::abs(value[i]) / total_;
-            slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
-            bend[begin + i] =
-                weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
+    std::vector<HeadTail> parts((n_ + BLOCK - 1) / BLOCK);
+    std::vector<double> sizes(parts.size());
+    for_rows(n_, LOSS_WORK, poll, [&](std::int64_t first, std::int64_t last) {
+        double value[BLOCK];
+        for (std::int64_t begin = first; begin < last; begin += BLOCK) {
+            const std::int64_t rows = std::min(BLOCK, last - begin), block = begin / BLOCK;
+            evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
+            for (std::int64_t i = 0; i < rows; ++i) {
+                const double weight = weight_ ? weight_[begin + i] : 1.0;
+                // A sample of weight 0 does not count, even where its loss is infinite.
+                value[i] = weight == 0 ? 0.0 : weight * value[i];
+                sizes[block] += std::abs(value[i]) / total_;
+                slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
+                bend[begin + i] =
+                    weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
+            }
+            parts[block] = compensated_sum(rows, value);
         }
-        const HeadTail part = compensated_sum(rows, value);
-        add_to(sum, part.head);
-        add_to(sum, part.tail);
-        poll.check();
-    }
-    return (sum.head + sum.tail) / total_;
+    });
+    size = 0;
+    for (const double part : sizes) size += part;
+    return total_of(parts) / total_;
 }
 
 // The dense columns among themselves.
@@ -98,17 +132,32 @@ void ColumnFits::add_dense(const Columns &columns, Derivatives &seen, Poll &poll
     for (std::size_t j = 0; j < m; ++j)
         if (!columns[j].rows) places.push_back(j);
     const std::size_t dense = places.size();
-    std::vector<double> gradient(dense), hessian(dense * dense);
-    std::vector<const double *> here(dense);
-    for (std::int64_t begin = 0; dense && begin < n_; begin += BLOCK) {
-        for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
-        simd().normal(std::min(BLOCK, n_ - begin), std::int64_t(dense), here.data(), slope + begin, bend + begin,
-                      gradient.data(), hessian.data());
+    if (dense == 0) return;
+    constexpr std::int64_t ROWS = 4 * CHUNK;  // with sums of their own
+    const std::int64_t chunks = std::max<std::int64_t>((n_ + ROWS - 1) / ROWS, 1);
+    const std::size_t width = dense * (dense + 1);
+    std::vector<double> sums(chunks * width);  // of each chunk the gradient, then the Hessian
+    constexpr std::int64_t TOGETHER = 16;      // chunks between two checks for Ctrl-C
+    const std::int64_t work = ROWS * std::int64_t(dense + dense * dense / PRODUCTS);
+    for (std::int64_t first = 0; first < chunks; first += TOGETHER) {
+        const std::int64_t count = std::min(TOGETHER, chunks - first);
+        parallel_for(count, count * work, [&](std::int64_t k) {
+            std::vector<const double *> here(dense);
+            double *sum = sums.data() + (first + k) * width;
+            const std::int64_t end = std::min(n_, (first + k + 1) * ROWS);
+            for (std::int64_t begin = (first + k) * ROWS; begin < end; begin += BLOCK) {
+                for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
+                simd().normal(std::min(BLOCK, end - begin), std::int64_t(dense), here.data(), slope + begin,
+                              bend + begin, sum, sum + dense);
+            }
+        });
         poll.check();
     }
+    for (std::int64_t k = 1; k < chunks; ++k)
+        for (std::size_t i = 0; i < width; ++i) sums[i] += sums[k * width + i];
     for (std::size_t j = 0; j < dense; ++j) {
-        seen.gradient[places[j]] = gradient[j];
-        for (std::size_t k = 0; k <= j; ++k) seen.hessian[places[j] * m + places[k]] = hessian[j * dense + k];
+        seen.gradient[places[j]] = sums[j];
+        for (std::size_t k = 0; k <= j; ++k) seen.hessian[places[j] * m + places[k]] = sums[dense + j * dense + k];
     }
 }
 
@@ -116,31 +165,40 @@ void ColumnFits::add_dense(const Columns &columns, Derivatives &seen, Poll &poll
 void ColumnFits::add_sparse(const Columns &columns, Derivatives &seen, Poll &poll) const {
     const double *slope = seen.slope.data(), *bend = seen.bend.data();
     const std::size_t m = columns.size();
-    std::vector<double> bent(n_);
-    const auto dot = [](const Column &column, const double *other) {
-        double sum[4] = {}, rest = 0;
-        std::int64_t p = 0;
-        for (; p + 4 <= column.count; p += 4)
-            for (int k = 0; k < 4; ++k) sum[k] += column.values[p + k] * other[column.rows[p + k]];
-        for (; p < column.count; ++p) rest += column.values[p] * other[column.rows[p]];
-        return ((sum[0] + sum[2]) + (sum[1] + sum[3])) + rest;
-    };
+    std::vector<std::size_t> places;
+    std::int64_t stored = 0;
     for (std::size_t j = 0; j < m; ++j) {
-        const Column &column = columns[j];
-        if (!column.rows) continue;
-        seen.gradient[j] = dot(column, slope);
-        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = bend[column.rows[p]] * column.values[p];
-        for (std::size_t k = 0; k < m; ++k) {
-            const bool both = columns[k].rows != nullptr;
-            if (both && k > j) continue;
-            double sum = 0;
-            if (both) sum = dot(columns[k], bent.data());
-            else
-                for (std::int64_t p = 0; p < column.count; ++p)
-                    sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
-            seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
-        }
-        for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
+        if (!columns[j].rows) continue;
+        places.push_back(j);
+        stored += columns[j].count;
+    }
+    if (places.empty()) return;
+    // Columns in rounds, one for each task, which has an array of its own to expand it.
+    constexpr std::int64_t TASKS = 4;
+    const std::int64_t work = 4 * stored * std::int64_t(m), count = std::int64_t(places.size()),
+                       tasks = work < 4 * THREAD_WORK ? 1 : std::min(TASKS, count);
+    std::vector<double> expanded(tasks * n_);
+    for (std::int64_t first = 0; first < count; first += tasks) {
+        const std::int64_t together = std::min(tasks, count - first);
+        parallel_for(together, work * together / count, [&](std::int64_t task) {
+            const std::size_t j = places[first + task];
+            const Column &column = columns[j];
+            double *bent = expanded.data() + task * n_;
+            seen.gradient[j] = sparse_dot(column, slope);
+            for (std::int64_t p = 0; p < column.count; ++p)
+                bent[column.rows[p]] = bend[column.rows[p]] * column.values[p];
+            for (std::size_t k = 0; k < m; ++k) {
+                const bool both = columns[k].rows != nullptr;
+                if (both && k > j) continue;
+                double sum = 0;
+                if (both) sum = sparse_dot(columns[k], bent);
+                else
+                    for (std::int64_t p = 0; p < column.count; ++p)
+                        sum += bent[column.rows[p]] * columns[k].values[column.rows[p]];
+                seen.hessian[std::max(j, k) * m + std::min(j, k)] = sum;
+            }
+            for (std::int64_t p = 0; p < column.count; ++p) bent[column.rows[p]] = 0;
+        });
         poll.check();
     }
 }

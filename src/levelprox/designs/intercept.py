@@ -79,6 +79,11 @@ class InterceptDesign(Design):
         """How many entries are stored."""
         return self.base.stored
 
+    def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included; those of ones have n."""
+        inside = self._in_base(chosen)
+        return self.base.stored_in(inside) + self.shape[0] * (chosen.size - inside.size)
+
     def matvec(self, x: ArrayLike) -> Vector:
         """Return xx, of shape (n,); without a pass over X where x is 0."""
         v = vector("x", x, self.shape[1])

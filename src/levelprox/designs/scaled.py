@@ -138,6 +138,13 @@ class ScaledDesign(Design):
         """How many entries are stored."""
         return self.base.stored
 
+    def stored_in(self, chosen: Index) -> int:
+        """Return how many entries of these columns are stored, repeats included; all of centred ones count."""
+        if self.center_ is None:
+            return self.base.stored_in(chosen)
+        centred = self.center_[chosen] != 0
+        return self.base.stored_in(chosen[~centred]) + self.shape[0] * int(np.count_nonzero(centred))
+
     def matvec(self, x: ArrayLike) -> Vector:
         """Return xx, of shape (n,); without a pass over X where x is 0."""
         given = vector("x", x, self.shape[1])

@@ -7,7 +7,7 @@ on k: they are kept with the design and are freed with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
@@ -23,6 +23,9 @@ from levelprox.problem import FeatureProblem
 
 _KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or
 _STORED_DIVISOR, _LEAST_KEPT_NUMBERS = 5, 2**23  # the numbers stored of A by this divisor, but at least so many
+_KEPT_HESSIAN_NUMBERS = 2**25  # of columns of the Hessian
+_PREFETCHED_COLUMNS, _PREFETCHED_SHARE = 50, 1 / 4  # at most, and of the room for columns
+_LONG_PASS = 2**22  # entries of X, from which on columns are read several at a time
 _MOST_COLUMNS = 1024  # of a fit: more take long, and their Hessians much memory
 _SPARSE_SHARE = 1 / 8  # of the samples: columns with fewer entries are kept as such
 _ATTRIBUTE, _OBJECTIVES_PER_DESIGN = "_shared_by_searches", 8  # where a design keeps what searches share
@@ -84,9 +87,17 @@ class Columns:
             if j in self.known:  # the last ones used are the last ones to go
                 self.known[j] = self.known.pop(j)
         if missing:
-            self._make_room(set(wanted), len(missing) * self._size)
+            self._make_room(set(wanted), self._numbers(np.array(missing, np.intp)))
             self._look_up(missing)
         return [column for j in wanted for column in self.known[j]]
+
+    def prefetch(self, features: Features) -> None:
+        """Where the first of these columns has to be read, read the others, too: a pass over X serves all of them."""
+        if features.size and int(features[0]) not in self.known and self.objective.design.stored >= _LONG_PASS:
+            wanted = np.array(list(dict.fromkeys(features.tolist()))[:_PREFETCHED_COLUMNS], np.intp)
+            while self._numbers(wanted) > _PREFETCHED_SHARE * self._most:
+                wanted = wanted[: wanted.size // 2]
+            self(wanted)
 
     def forget(self) -> None:
         """Remove all columns from the cache: with many samples they take much memory, and can be computed again."""
@@ -109,7 +120,15 @@ class Columns:
 
     def fit_in(self, features: Features) -> bool:
         """Return whether these are few features, whose columns can be kept."""
-        return features.size <= _MOST_COLUMNS and features.size * self._size <= self._most
+        return features.size <= _MOST_COLUMNS and self._numbers(features) <= self._most
+
+    def _numbers(self, features: Features) -> int:
+        """Return how many numbers the columns of these features have at most, places of stored entries included."""
+        dense = features.size * self._size
+        if not isinstance(self.objective, LinearModel):
+            return dense
+        sparse = 2 * self.objective.design.stored_in(features) + int(_SPARSE_SHARE * dense)
+        return min(dense, sparse)
 
     def _make_room(self, wanted: set[int], numbers: int) -> None:
         """Remove the least recently used columns, until there is room."""
@@ -134,6 +153,41 @@ class Columns:
             return
         part = self.objective.restrict(features)
         yield from (_of_samples(part, move) for move in _moves(part))
+
+
+class HessianColumns:
+    """A cache of columns of ∇²ψ, each with the curvatures of the samples that it was computed for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Vector, Vector]] = {}
+
+    def __call__(
+        self, features: Features, dimension: int, bend: Vector, change: float, compute: Callable[[Features], Matrix]
+    ) -> Matrix:
+        """Return the columns of some features, of shape (dimension, features.size).
+
+        Those that are not known for these curvatures, or for some that differ by a share of at most `change`, are
+        computed.
+        """
+        known = self._known
+        if sum(column.size for _, column in known.values()) > _KEPT_HESSIAN_NUMBERS:
+            known.clear()
+        near = {id(old): is_near(old, bend, change) for old, _ in known.values()}
+        missing = [j for j in features.tolist() if j not in known or not near[id(known[j][0])]]
+        if missing:
+            new = compute(np.array(missing, np.intp))
+            known.update((j, (bend, column)) for j, column in zip(missing, new.T, strict=True))
+        columns = np.array([known[j][1] for j in features.tolist()]).reshape(features.size, dimension).T
+        if change > 0:  # columns of several fits
+            columns[features] = (columns[features] + columns[features].T) / 2
+        return columns
+
+
+def is_near(old: Vector, new: Vector, change: float) -> bool:
+    """Return whether curvatures of the samples differ by at most a share of their sum."""
+    if change == 0:
+        return old is new or np.array_equal(old, new)
+    return float(np.sum(np.abs(new - old))) <= change * float(np.sum(old))
 
 
 def _of_samples(part: Model, move: Vector) -> Vector:

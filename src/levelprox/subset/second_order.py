@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from levelprox.methods import Stop
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.problem import FeatureProblem
-from levelprox.subset.column_cache import Columns
+from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
@@ -30,9 +30,9 @@ _LINE_SEARCHES = 256  # features along which ψ is straight whose gain is comput
 _CHEAP_COORDINATES = 512  # whose whole Hessian is cheap
 _CHEAP_SHARE = 8  # times the coordinates of a fit: up to so many the whole Hessian is cheap
 _CHEAP_MULTIPLICATIONS = 10**9  # of a whole Hessian of many classes, where columns take longer
-_KEPT_NUMBERS = 2**25  # of columns of the Hessian
-#: Swaps that are tried for one that lowers ψ.
-TRIES = 8
+_EXPENSIVE_ENTRIES = 2**24  # stored of X, from which on columns of the Hessian are kept
+_CURVATURE_CHANGE = 0.1  # share of the curvature of the samples by which estimates of swaps may be off
+TRIES = 8  # swaps that are tried for one that lowers ψ
 _SEARCH_FACTOR_WORK = 2 * 10**11  # of many classes: m³ for each Newton step, after which no more swaps are tried
 _ROUGH_GRADIENT_SHARE = 1e-3  # of the gradient of the null fit
 _ROUGH_KERNEL_COORDINATES = 150  # of a softmax model: beyond them rough fits need no kernel
@@ -61,13 +61,15 @@ class SecondOrder:
         self.problem, self.objective, self.how = problem, problem.objective, how
         self.refits = Refits(problem, how, columns)
         self.n_grad = 0
-        self._hessian_columns: dict[int, Vector] = {}
-        self._own: Matrix | None = None
+        self._hessian_columns = HessianColumns()
+        stored = self.objective.design.stored if isinstance(self.objective, LinearModel) else 0
+        self._keeps_columns = stored >= _EXPENSIVE_ENTRIES
+        self._own: tuple[Vector, Matrix] | None = None
         self.newton: Callable[[], ClassNewton] | None = None
 
-    def estimates(self, fit: Fit) -> SwapEstimates:
-        """Return second-order estimates at a fit."""
-        gradient, cross, own = self._derivatives(fit)
+    def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
+        """Return second-order estimates at a fit; unless `exact`, of large data with curvatures of a fit nearby."""
+        gradient, cross, own = self._derivatives(fit, 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE)
         basis = None
         if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
@@ -76,17 +78,18 @@ class SecondOrder:
         self.look_along(estimates, fit)
         return estimates
 
-    def _derivatives(self, fit: Fit) -> tuple[Vector, Matrix, Matrix]:
+    def _derivatives(self, fit: Fit, change: float) -> tuple[Vector, Matrix, Matrix]:
         """Return ∇ψ at a fit, the columns of ∇²ψ that belong to it, and its diagonal blocks."""
         if self.newton is not None:
             self.check_time()
             self.n_grad += 1
             model = cast(MultinomialModel, self.objective)
             return model.derivatives_over(fit.margins, self.newton().columns, fit.features)
-        if self.objective.self_concordance > 0 or self._own is None:
-            self._own = self.objective.feature_hessians_of(fit.margins)
+        bend = self._bend(fit)
+        if self._own is None or not is_near(self._own[0], bend, change):
+            self._own = bend, self.objective.feature_hessians_of(fit.margins)
             self.n_grad += 1
-        return self.gradient(fit), self.columns_of(fit), self._own
+        return self.gradient(fit), self.columns_of(fit, change), self._own[1]
 
     @cached_property
     def _noise(self) -> Vector | None:
@@ -145,44 +148,38 @@ class SecondOrder:
 
     def outside(self, fit: Fit) -> Mask:
         """Return which features are not in a fit and have a column that is not zero."""
-        size = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1)
-        outside: Mask = size > 0
+        outside: Mask = np.max(self.magnitudes.reshape(self.problem.n_features, -1), axis=1) > 0
         outside[fit.features] = False
         return outside
 
-    def columns_of(self, fit: Fit) -> Matrix:
-        """Return the columns of ∇²ψ that belong to the fit; where they are the same everywhere, computed once each."""
-        features, n_outputs = fit.features, self.problem.n_outputs
-        changes = self.objective.self_concordance > 0 or n_outputs > 1
+    def columns_of(self, fit: Fit, change: float = 0.0) -> Matrix:
+        """Return the columns of ∇²ψ that belong to the fit; curvatures may differ by a share of at most `change`."""
+        features, changes = fit.features, self.objective.self_concordance > 0 or self.problem.n_outputs > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
             return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
-        if changes:
-            self.n_grad += features.size * n_outputs
+        if changes and not self._keeps_columns:
             return self._cross(fit.margins, features)
-        missing = np.array([j for j in features if j not in self._hessian_columns], np.intp)
-        if len(self._hessian_columns) * self.problem.n_features > _KEPT_NUMBERS:
-            self._hessian_columns, missing = {}, features
-        if missing.size:
-            self.n_grad += missing.size
-            new = self._cross(fit.margins, missing)
-            self._hessian_columns.update(zip(missing.tolist(), new.T, strict=True))
-        columns = np.array([self._hessian_columns[j] for j in features.tolist()])
-        return columns.reshape(features.size, self.problem.dimension).T
+        at = self.problem.dimension, self._bend(fit), change
+        return self._hessian_columns(features, *at, partial(self._cross, fit.margins))
+
+    def _bend(self, fit: Fit) -> Vector:
+        """Return what ∇²ψ depends on at a fit; empty where it is the same everywhere."""
+        z = fit.margins if self.objective.self_concordance > 0 else np.empty(0)
+        return self.objective.bend_of(z, True) if isinstance(self.objective, LinearModel) and z.size else z
 
     def _whole_is_cheap(self, fit: Fit) -> bool:
         """Return whether the whole Hessian costs no more than the columns that belong to a fit."""
         d, n_outputs = self.problem.dimension, self.problem.n_outputs
         if self.objective.only_contrasts and n_outputs > MANY_CLASSES:  # each column takes a call for each class
-            return (
-                d <= _CHEAP_SHARE * fit.x.size
-                and self.objective.n_margins // n_outputs * d**2 <= _CHEAP_MULTIPLICATIONS
-            )
+            multiplications = self.objective.n_margins // n_outputs * d**2
+            return d <= _CHEAP_SHARE * fit.x.size and multiplications <= _CHEAP_MULTIPLICATIONS
         return d <= min(_CHEAP_COORDINATES, _CHEAP_SHARE * fit.x.size)
 
     def _cross(self, margins: Vector, features: Features) -> Matrix:
         """Return the columns of ∇²ψ that belong to some features."""
         objective, count = self.objective, features.size * self.problem.n_outputs
+        self.n_grad += count
         if not isinstance(objective, LinearModel) or not self.refits.columns.fit_in(features):
             return objective.cross_hessian_of(margins, self._timed(self.refits.columns.moves(features)), count, True)
         columns = (column.dense(objective.n_margins) for column in self.refits.columns(features))

@@ -79,7 +79,7 @@ def forward(
         is added where this is above 0.
     """
     problem, z, base = swaps.problem, fit.margins, fit.features
-    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit)
+    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit, exact=False)
     left, factors = estimates.left, list[Vector]()
     while chosen.size < most:
         swaps.monitor.done = chosen.size / most
@@ -94,6 +94,7 @@ def forward(
         if not gain[j] > 0:
             break
         chosen = np.append(chosen, j)
+        swaps.refits.stored.prefetch(_largest(gain, _RUNNERS_UP))
         fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
         if chosen.size <= shown:
             swaps.remember(fit)

@@ -56,12 +56,13 @@ class Addition:
 class SwapSearch(SetFits):
     """A search by swaps; the parameters and attributes are those of `SetFits`."""
 
-    _latest: tuple[Fit, SwapEstimates] | None = None
+    _latest: tuple[Fit, SwapEstimates, bool] | None = None
 
-    def estimates_of_swaps(self, fit: Fit) -> SwapEstimates:
+    def estimates_of_swaps(self, fit: Fit, exact: bool = True) -> SwapEstimates:
         """Return second-order estimates at a fit, which are not to be changed; those of the last fit are kept."""
-        if self._latest is None or self._latest[0] is not fit:
-            self._latest = fit, self.estimates(fit)
+        exact = exact or not self._keeps_columns
+        if self._latest is None or self._latest[0] is not fit or (exact and not self._latest[2]):
+            self._latest = fit, self.estimates(fit, exact), exact
         return self._latest[1]
 
     def improved(self, fit: Fit) -> Fit:
@@ -79,7 +80,9 @@ class SwapSearch(SetFits):
     def _after_swaps(self, begin: Fit) -> tuple[Fit, bool]:
         """Return the fit after those promising swaps that lower ψ, and whether there is no use in trying more."""
         fit, failures = begin, 0
-        for leaves, enters in self._promising(fit, self.estimates_of_swaps(fit)):
+        promising = self._promising(fit, self.estimates_of_swaps(fit, exact=False))
+        self.refits.stored.prefetch(np.array([enters for _, enters in promising[: 2 * self.tries]], np.intp))
+        for leaves, enters in promising:
             if leaves not in fit.features or enters in fit.features:
                 continue
             costs = self.problem.costs

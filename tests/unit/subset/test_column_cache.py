@@ -1,0 +1,44 @@
+"""Columns of the Hessian that are kept between fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from levelprox.subset.column_cache import HessianColumns, is_near
+
+
+def _compute(calls):
+    def compute(features):
+        calls.append(features.tolist())
+        return np.arange(4.0)[:, None] + features[None, :]
+
+    return compute
+
+
+def test_only_columns_of_other_curvatures_are_computed_again():
+    cache, calls, bend = HessianColumns(), list[list[int]](), np.ones(5)
+    first = cache(np.array([1, 3]), 4, bend, 0.0, _compute(calls))
+    again = cache(np.array([3, 2]), 4, bend.copy(), 0.0, _compute(calls))
+    cache(np.array([3]), 4, 1.01 * bend, 0.0, _compute(calls))
+    assert calls == [[1, 3], [2], [3]]
+    np.testing.assert_array_equal(first[:, 1], again[:, 0])
+
+
+def test_columns_of_near_curvatures_serve_where_that_is_allowed_and_stay_symmetric():
+    cache, calls, bend = HessianColumns(), list[list[int]](), np.ones(5)
+    features = np.array([1, 3])
+    cache(features, 4, bend, 0.1, _compute(calls))
+    columns = cache(features, 4, 1.05 * bend, 0.1, _compute(calls))
+    cache(features, 4, 1.2 * bend, 0.1, _compute(calls))
+    assert calls == [[1, 3], [1, 3]]
+    np.testing.assert_array_equal(columns[features], columns[features].T)
+
+
+def test_no_features_have_no_columns():
+    assert HessianColumns()(np.empty(0, np.intp), 4, np.empty(0), 0.0, _compute([])).shape == (4, 0)
+
+
+def test_curvatures_are_compared_by_their_sum():
+    assert is_near(np.ones(4), np.ones(4), 0.0)
+    assert not is_near(np.ones(4), np.array([1.0, 1.0, 1.0, 1.5]), 0.1)
+    assert is_near(np.ones(4), np.array([1.0, 1.0, 1.0, 1.5]), 0.2)
