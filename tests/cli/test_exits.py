@@ -32,7 +32,7 @@ ENVIRONMENT.pop("PYTHONUNBUFFERED", None)  # what is left in a buffer at the end
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """small.csv; slow.npz, which takes a minute to fit; apart.csv, two classes that a line separates."""
+    """small.csv; slow.npz, two classes that take long to fit; apart.csv, two classes that a line separates."""
     folder = tmp_path_factory.mktemp("exits")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
@@ -41,7 +41,8 @@ def folder(tmp_path_factory):
     (folder / "small.csv").write_text("\n".join(["a,b,c,y", *lines]) + "\n")
     (folder / "apart.csv").write_text("a,b,y\n" + "".join(f"{i},{i % 7},{int(i > 20)}\n" for i in range(40)))
     X = rng.standard_normal((1500, 600))
-    np.savez(folder / "slow.npz", X=X, y=X @ rng.standard_normal(600))
+    noisy = X @ rng.standard_normal(600) + 20 * rng.standard_normal(1500)
+    np.savez(folder / "slow.npz", X=X, y=(noisy > 0).astype(int))
     (folder / "directory").mkdir()
     return folder
 

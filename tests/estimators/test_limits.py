@@ -122,10 +122,14 @@ def test_no_time_at_all(way):
 def test_ctrl_c_in_a_choice_of_budgets_ends_all_fits(budget, limit, monkeypatch):
     """A fit that was broken off is not taken for one of several, and none begins after it."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 20))  # with fewer features the samples are read too rarely
+    X = rng.standard_normal((60, 20))
     y = X[:, 0] + rng.standard_normal(60)
-    evaluate = LinearModel.value_and_gradient
-    for moment in range(1, 12):
+    evaluate, calls = LinearModel.value_and_gradient, count(1)
+    monkeypatch.setattr(LinearModel, "value_and_gradient", lambda self, x: (next(calls), evaluate(self, x))[1])
+    SparseRegressor(time_limit=limit).fit_path(X, y, **budget)
+    most = next(calls)
+    assert most > 5
+    for moment in range(1, min(most, 12)):
         calls = count(1)
 
         def interrupted(self, x, calls=calls, moment=moment):

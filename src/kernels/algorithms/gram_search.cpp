@@ -118,10 +118,12 @@ void GramSearch::remove(Swept &at, std::int64_t j) {
     if (!kept_[j]) --at.count;
 }
 
-GramSearch::Swept GramSearch::over(const Features &features) {
+GramSearch::Swept GramSearch::over(const Features &features, Poll &poll) {
     Swept at = empty_;
-    for (const std::int64_t j : features)
+    for (const std::int64_t j : features) {
+        poll.check();
         if (!at.inside[j]) add(at, j);
+    }
     return at;
 }
 
@@ -148,15 +150,19 @@ std::int64_t GramSearch::least_costly(const Swept &at, std::int64_t without) con
     return least;
 }
 
-void GramSearch::grow(Swept &at, std::int64_t k, std::int64_t without) {
+void GramSearch::grow(Swept &at, std::int64_t k, std::int64_t without, Poll &poll) {
     while (at.count < k) {
+        poll.check();
         const std::int64_t j = best_addition(at, without);
         if (j < 0 || !add(at, j)) return;
     }
 }
 
-void GramSearch::shrink(Swept &at, std::int64_t k) {
-    while (at.count > k) remove(at, least_costly(at));
+void GramSearch::shrink(Swept &at, std::int64_t k, Poll &poll) {
+    while (at.count > k) {
+        poll.check();
+        remove(at, least_costly(at));
+    }
 }
 
 // The swap that gains more than `most`, and more than all others, of features that are free to move; -1 where there
@@ -193,9 +199,9 @@ std::pair<std::int64_t, std::int64_t> GramSearch::best_swap(const Swept &at, dou
     return {leaves, enters};
 }
 
-bool GramSearch::swap(Swept &at, const std::uint8_t *held) {
+bool GramSearch::swap(Swept &at, const std::uint8_t *held, const Allowed &allowed) {
     const auto [leaves, enters] = best_swap(at, least_gain(at), held);
-    if (leaves < 0) return false;
+    if (leaves < 0 || (allowed && !allowed())) return false;
     const double before = loss(at);
     remove(at, leaves);
     const bool entered = add(at, enters);
@@ -231,15 +237,15 @@ bool GramSearch::wander(Swept &at, Poll &poll) {
         }
     }
     if (lowest.empty()) return false;
-    here = over(lowest);
+    here = over(lowest, poll);
     improve(here, poll);
     if (!(loss(here) < loss(at) - least_gain(at))) return false;
     at = std::move(here);
     return true;
 }
 
-void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) {
-    for (std::int64_t round = 0; round < ROUNDS * d_ && swap(at, held); ++round) poll.check();
+void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held, const Allowed &allowed) {
+    for (std::int64_t round = 0; round < ROUNDS * d_ && swap(at, held, allowed); ++round) poll.check();
 }
 
 // Remove one feature, each in turn, or add one, the most useful in turn; swap features there, and return to k features.
@@ -247,11 +253,11 @@ void GramSearch::improve(Swept &at, Poll &poll, const std::uint8_t *held) {
 bool GramSearch::escape(Swept &at, bool brief, Poll &poll) {
     const std::int64_t k = at.count;
     const auto lower = [&](Swept &other) {
-        grow(other, k, -1);
-        shrink(other, k);
+        grow(other, k, -1, poll);
+        shrink(other, k, poll);
         improve(other, poll);
         if (!(loss(other) < loss(at) - least_gain(at))) return false;
-        at = over(counted(other));
+        at = over(counted(other), poll);
         return true;
     };
     std::vector<std::pair<double, std::int64_t>> inside, outside;
@@ -282,7 +288,7 @@ bool GramSearch::escape(Swept &at, bool brief, Poll &poll) {
                 const std::int64_t least = least_costly(other, j);
                 if (least >= 0) remove(other, least);
             } else {
-                grow(other, k, j);
+                grow(other, k, j, poll);
             }
             held[j] = 1;
             improve(other, poll, held.data());
@@ -316,11 +322,13 @@ void GramSearch::take_backward(Poll &poll) {
         if (!at.inside[j]) add(at, j);
         poll.check();
     }
+    Features order;
     while (at.count > 0) {
-        backward_.push_back(least_costly(at));
-        remove(at, backward_.back());
+        order.push_back(least_costly(at));
+        remove(at, order.back());
         poll.check();
     }
+    backward_ = std::move(order);  // as a whole: a search that is interrupted leaves no part of it
 }
 
 std::vector<std::int64_t> GramSearch::forward(std::int64_t count, Poll &poll) {
@@ -331,46 +339,50 @@ std::vector<std::int64_t> GramSearch::forward(std::int64_t count, Poll &poll) {
 std::int64_t GramSearch::n_rows() const { return std::count(used_.begin(), used_.end(), std::uint8_t(1)); }
 
 std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief,
-                                           Poll &poll) {
+                                           Poll &poll, const Allowed &allowed) {
     Swept best = empty_;
     work_ = 0.0;
     std::fill(used_.begin(), used_.end(), std::uint8_t(0));
     const auto consider = [&](Swept at) {
-        improve(at, poll);
+        improve(at, poll, nullptr, allowed);
         if (loss(at) < loss(best) - least_gain(best))
             best = std::move(at);  // not by rounding: it may have more features
     };
     if (k > 0) {
         if (begin != nullptr) {
-            Swept at = over(*begin);
-            shrink(at, k);
-            grow(at, k, -1);
+            Swept at = over(*begin, poll);
+            shrink(at, k, poll);
+            grow(at, k, -1, poll);
             consider(std::move(at));
         } else {
             take_forward(2 * k, poll);
             const std::size_t first = std::min(forward_.size(), std::size_t(k)),
                               all = std::min(forward_.size(), std::size_t(2 * k));
-            consider(over({forward_.begin(), forward_.begin() + std::int64_t(first)}));
-            Swept at = over({forward_.begin(), forward_.begin() + std::int64_t(all)});
-            shrink(at, k);
+            consider(over({forward_.begin(), forward_.begin() + std::int64_t(first)}, poll));
+            Swept at = over({forward_.begin(), forward_.begin() + std::int64_t(all)}, poll);
+            shrink(at, k, poll);
             consider(std::move(at));
             if (!gram_.complete()) {
-                for (const double shape : SHAPES) consider(over(by_thresholds(k, shape, poll)));
+                for (const double shape : SHAPES) consider(over(by_thresholds(k, shape, poll), poll));
             } else {
                 take_backward(poll);
                 const std::size_t last = std::min(backward_.size(), std::size_t(k));
-                consider(over({backward_.end() - std::int64_t(last), backward_.end()}));
+                consider(over({backward_.end() - std::int64_t(last), backward_.end()}, poll));
             }
             if (k <= FEW && !forward_.empty()) {
                 Swept other = empty_;
-                grow(other, k, forward_[0]);
+                grow(other, k, forward_[0], poll);
                 consider(std::move(other));
             }
         }
         most_work_ = work_ + WORK + ROWS * gram_.work();
-        for (std::int64_t round = 0;
-             round < ROUNDS * d_ && (escape(best, brief, poll) || (!brief && wander(best, poll))); ++round)
+        for (std::int64_t round = 0; round < ROUNDS * d_; ++round) {
+            Swept other = best;
+            if (!escape(other, brief, poll) && (brief || !wander(other, poll))) break;
+            if (allowed && !allowed()) break;
+            best = std::move(other);
             poll.check();
+        }
     }
     Features features;
     for (std::int64_t j = 0; j < d_; ++j)

@@ -14,6 +14,7 @@
 // that it is given again.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ namespace levelprox {
 
 class GramSearch {
 public:
+    using Allowed = std::function<bool()>;  // whether one more swap may be taken; none: any number
+
     // G has a diagonal of about 1; `kept` features are in every set and do not count. The arrays are the caller's.
     GramSearch(std::int64_t d, GramRows rows, const double *diagonal, const double *pull, double square,
                const std::uint8_t *kept);
@@ -33,8 +36,10 @@ public:
     // The features of the best set found of at most k of those that count, ascending, kept ones included. A function of
     // the parabola and k alone: starts that do not depend on k are kept for the next call. Where a set to begin with is
     // given, swaps start from it only. A brief search leaves a set only by removing or adding one feature. Where rows
-    // are computed, the work of leaving sets is bounded.
-    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll);
+    // are computed, the work of leaving sets is bounded. `allowed` is called before each swap of a start, and before
+    // each step from one set to a better one.
+    std::vector<std::int64_t> best(std::int64_t k, const std::vector<std::int64_t> *begin, bool brief, Poll &poll,
+                                   const Allowed &allowed = {});
 
     // Up to `count` features that count, in the order in which they gain most.
     std::vector<std::int64_t> forward(std::int64_t count, Poll &poll);
@@ -59,17 +64,17 @@ private:
     void remove(Swept &at, std::int64_t j);
     void sweep(Swept &at, std::int64_t j) { at.inside[j] ? remove(at, j) : void(add(at, j)); }
     void eliminate(Swept &at, const double *row, std::int64_t j, double pivot);
-    Swept over(const Features &features);
+    Swept over(const Features &features, Poll &poll);
     std::int64_t best_addition(const Swept &at, std::int64_t without) const;
     std::int64_t least_costly(const Swept &at, std::int64_t without = -1) const;
     double cost(const Swept &at, std::int64_t i) const;
     std::pair<std::int64_t, std::int64_t> best_swap(const Swept &at, double most, const std::uint8_t *held);
-    bool swap(Swept &at, const std::uint8_t *held);
+    bool swap(Swept &at, const std::uint8_t *held, const Allowed &allowed);
     bool wander(Swept &at, Poll &poll);
-    void improve(Swept &at, Poll &poll, const std::uint8_t *held = nullptr);
+    void improve(Swept &at, Poll &poll, const std::uint8_t *held = nullptr, const Allowed &allowed = {});
     bool escape(Swept &at, bool brief, Poll &poll);
-    void grow(Swept &at, std::int64_t k, std::int64_t without);
-    void shrink(Swept &at, std::int64_t k);
+    void grow(Swept &at, std::int64_t k, std::int64_t without, Poll &poll);
+    void shrink(Swept &at, std::int64_t k, Poll &poll);
     void take_forward(std::int64_t count, Poll &poll);
     void take_backward(Poll &poll);
     Features by_thresholds(std::int64_t k, double shape, Poll &poll);

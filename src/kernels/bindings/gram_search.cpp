@@ -85,16 +85,25 @@ void bind_gram_search(nb::module_ &m) {
         .def_prop_ro("n_rows", &GramSearch::n_rows, "Rows of G that the last search used.")
         .def(
             "best",
-            [](GramSearch &self, std::int64_t k, std::optional<std::vector<std::int64_t>> begin, bool brief) {
+            [](GramSearch &self, std::int64_t k, std::optional<std::vector<std::int64_t>> begin, bool brief,
+               std::optional<nb::callable> allowed) {
                 require(k >= 0, "k must not be negative");
                 if (begin)
                     for (const std::int64_t j : *begin) require(j >= 0 && j < self.size(), "a feature is out of range");
                 Poll poll;
+                GramSearch::Allowed asked;
+                if (allowed)
+                    asked = [&allowed] {
+                        nb::gil_scoped_acquire acquire;
+                        return nb::cast<bool>((*allowed)());
+                    };
                 nb::gil_scoped_release release;
-                return self.best(k, begin ? &*begin : nullptr, brief, poll);
+                return self.best(k, begin ? &*begin : nullptr, brief, poll, asked);
             },
-            "k"_a, "begin"_a = nb::none(), "brief"_a = false,
+            "k"_a, "begin"_a = nb::none(), "brief"_a = false, "allowed"_a = nb::none(),
+            nb::sig("def best(self, k: int, begin: collections.abc.Sequence[int] | None = None, brief: bool = False, "
+                    "allowed: collections.abc.Callable[[], bool] | None = None) -> list[int]"),
             "Return the best k features besides those that are kept, in ascending order. With `begin`, swaps start "
-            "there "
-            "alone. A brief search leaves a set only by way of one feature less or more.");
+            "there alone. A brief search leaves a set only by way of one feature less or more. `allowed` is called "
+            "before each swap that is taken; it returns whether it may be.");
 }

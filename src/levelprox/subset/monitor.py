@@ -80,6 +80,13 @@ class Monitor:
         self.held_back |= not self._allows(0)
         return not self.held_back
 
+    def take_swap(self) -> bool:
+        """Count one more swap if it may be taken, and return whether it may."""
+        if not self.may_swap():
+            return False
+        self.step += 1
+        return True
+
     def _allows(self, taken: int) -> bool:
         taken += self.step
         if self.parent is not None:

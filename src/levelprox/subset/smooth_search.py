@@ -10,7 +10,7 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
 out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of cost_search.py.
 
-Other starts take their place where they serve (starts.py): the Gram matrix of a squared loss, second-order models, and,
+Other starts take their place where they serve: the Gram matrix of a squared loss (gram.py), second-order models, and,
 where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
 """
 
@@ -42,20 +42,12 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.fit import Fit, sharpened
+from levelprox.subset.gram import best_by_gram, has_gram
 from levelprox.subset.local_search import Answer, Search, best_along_ray, best_by_continuation, to_the_last_digits
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.second_order import TRIES
-from levelprox.subset.starts import (
-    FEW,
-    best_by_gram,
-    best_by_narrowing,
-    best_by_parabolas,
-    can_be_narrowed,
-    forward,
-    has_gram,
-    has_parabolas,
-)
+from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
 from levelprox.subset.swap_bounds import costs
 from levelprox.subset.swaps import Addition, SwapSearch
 
@@ -277,7 +269,7 @@ class SmoothSearch(Search):
             yield from self.moves.starts(null)
             return
         if has_gram(problem):  # what the Gram matrix finds is as good as what the others do
-            fit = once(lambda: best_by_gram(self.swaps, self.k, self._is_quick()))
+            fit = best_by_gram(self.swaps, self.k, self._is_quick())
             self._of_gram = fit.features
             yield fit
             return
@@ -328,7 +320,9 @@ class SmoothSearch(Search):
 
     def _completed(self, features: Features) -> Fit:
         """Return the fit over k features: the most useful of these, or these with the most useful others."""
-        if features.size >= self.k:
+        if features.size == self.k:
+            return self.swaps.fitted(self.problem.with_unpenalized(features), self.swaps.best)
+        if features.size > self.k:
             return self._backward(features)
         fit = self.swaps.fitted(self.problem.with_unpenalized(features))
         self.swaps.keep(fit)
@@ -349,15 +343,8 @@ class SmoothSearch(Search):
         fit = self.swaps.best if self.complete else self.swaps.best_so_far()
         optimal = self._is_known_to_be_optimal(fit)
         note = "" if optimal else "; these coefficients are not proved to be the best of these features"
-        return Answer(
-            fit,
-            self._examined,
-            self._addition,
-            self.swaps.n_grad,
-            self.swaps.n_refits,
-            note,
-            optimal or not self.examine,
-        )
+        known = optimal or not self.examine
+        return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note, known)
 
     def _is_known_to_be_optimal(self, fit: Fit) -> bool:
         """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.

@@ -9,9 +9,6 @@ features of a parabola are found from its matrix alone (`kernels/algorithms/gram
 
 Every set is refitted: a model only decides which sets are tried.
 
-The squared loss is its parabola, for any number of features: its Gram matrix is searched by rows, each computed when a
-feature first enters (`best_by_gram`).
-
 With too many features for that, and where nothing has to be shown (fits of folds), the models are over some of the
 features, W: those that gain most by themselves, those that forward selection adds, and the runners-up of these. W does
 not depend on k. Swaps for any other feature follow.
@@ -25,28 +22,26 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.losses import Squared
 from levelprox.objectives import LinearModel
-from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is_dense
+from levelprox.objectives.reduced import ReducedModel, dense_entries, is_dense
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
+from levelprox.subset.gram import KEPT_ENTRIES, mask, units
 from levelprox.subset.swaps import SwapSearch
 
 FEW = 5  # features: of no more, the first one added may decide too much
-_MOST_FEATURES, _KEPT_ENTRIES = 400, 2**22  # of models over all features, and of X
+_MOST_FEATURES = 400  # of models over all features
 _SAMPLES_PER_FEATURE = 4  # for each feature
 _RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
 _RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridge, and of ψ
 _HALVINGS = 8
 _MODELS_AT_FITS = 8  # at fits of the best set so far
 _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
-_CONSTANT_SHARE = 1e-20  # of the square of a column: less is left of it by rounding of its mean
 _BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
 
 
@@ -114,85 +109,6 @@ def forward(
     return chosen
 
 
-def has_gram(problem: FeatureProblem) -> bool:
-    """Return whether ψ is a parabola without signs, whose Gram matrix leads to sets."""
-    objective = problem.objective
-    squared = isinstance(objective, LinearModel) and isinstance(objective.loss, Squared)
-    return squared and not np.any(problem.must_be_nonnegative())
-
-
-def best_by_gram(swaps: SwapSearch, k: int, brief: bool = False) -> Fit:
-    """Return the fit over the best set of at most k features that the Gram matrix leads to, if ψ `has_gram`.
-
-    A brief search leaves a set that no swap improves by one feature less or more only.
-    """
-    problem, best = swaps.problem, swaps.best
-    if isinstance(problem.objective, ReducedModel):
-        return swaps.fitted(problem.objective.best_features(k, problem.unpenalized))
-    known = shared(problem)
-    with known.lock:
-        known.gram = known.gram or _gram_of_samples(problem)
-        if known.gram is not None:
-            features = np.array(known.gram.best(k, None, brief), np.intp)
-            swaps.n_grad += known.gram.n_rows
-            return swaps.fitted(problem.with_unpenalized(features))
-    search, count = _gram_of_columns(swaps), 1
-    while count < k:  # a search that is cut short has a set
-        swaps.remember(swaps.roughly(problem.with_unpenalized(np.array(search.forward(count), np.intp)), best))
-        count *= 2
-    return swaps.fitted(problem.with_unpenalized(np.array(search.best(k, None, brief), np.intp)))
-
-
-def _gram_of_samples(problem: FeatureProblem) -> _kernels.GramSearch | None:
-    """Return the search over a copy of few samples, without the intercept; None where X is sparse or large."""
-    objective = cast(LinearModel, problem.objective)
-    n, d = objective.design.shape
-    ones = objective.unpenalized
-    if n * d > _KEPT_ENTRIES or not is_dense(objective.design):
-        return None
-    entries = np.sqrt(2.0) * np.vstack(list(blocks(objective)))
-    A, b = entries[:, ones.size : -1], entries[:, -1]
-    ridge = np.zeros(d - ones.size) if objective.ridge is None else objective.ridge.curvatures()[: d - ones.size]
-    before = np.einsum("ij,ij->j", A, A)
-    if ones.size:
-        one = entries[:, 0] / math.sqrt(float(entries[:, 0] @ entries[:, 0]))
-        A, b = A - np.outer(one, one @ A), b - (one @ b) * one
-    squares = np.einsum("ij,ij->j", A, A)
-    squares = np.where(squares > _CONSTANT_SHARE * before, squares, 0.0) + ridge
-    if not (np.all(np.isfinite(squares)) and math.isfinite(square := float(b @ b))):
-        return None
-    unit = _units(squares)
-    A = np.ascontiguousarray(A * unit)
-    kept, diagonal = _mask(problem.unpenalized, A.shape[1]), (squares > 0).astype(np.float64)
-    return _kernels.GramSearch(A, ridge * unit**2, diagonal, b @ A, square, kept)
-
-
-def _gram_of_columns(swaps: SwapSearch) -> _kernels.GramSearch:
-    """Return the search over rows that are products with all columns."""
-    objective = cast(LinearModel, swaps.objective)
-    z = objective.origin
-    squares = objective.hessian_diagonal_of(z, True)
-    unit = _units(squares)
-
-    def row(j: int) -> Vector:
-        column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
-        return np.asarray(unit[j] * unit * column, np.float64)
-
-    pull, work = -unit * objective.gradient_of(z), float(objective.design.stored)
-    kept, diagonal = _mask(swaps.problem.unpenalized, objective.dimension), (squares > 0).astype(np.float64)
-    return _kernels.GramSearch(row, work, diagonal, pull, 2 * objective.value_of(z), kept)
-
-
-def _mask(kept: Features, d: int) -> NDArray[np.uint8]:
-    """Return which of the first d features are in every set."""
-    return np.isin(np.arange(d), kept).astype(np.uint8)
-
-
-def _units(squares: Vector) -> Vector:
-    """Return 1 / √s, and 0 for a column of zeros."""
-    return np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
-
-
 def has_parabolas(problem: FeatureProblem) -> bool:
     """Return whether second-order models over all features are cheap, and say something."""
     objective = problem.objective
@@ -254,7 +170,7 @@ def _fixed(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit)
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
-        small = objective.design.shape[0] * objective.dimension <= _KEPT_ENTRIES
+        small = objective.design.shape[0] * objective.dimension <= KEPT_ENTRIES
         if known.entries is None and small and is_dense(objective.design):
             known.entries = dense_entries(objective.design)
         before = swaps.n_grad
@@ -327,15 +243,15 @@ def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features
     diagonal = np.diagonal(hessian)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
         return None
-    unit = _units(diagonal)
+    unit = units(diagonal)
     gram = unit[:, None] * hessian * unit
     pull = unit * (hessian @ x - gradient)
     try:
         least = float(pull @ np.linalg.solve(gram + _SINGULAR_SHARE * np.eye(x.size), pull))
     except np.linalg.LinAlgError:
         return None
-    mask, square = _mask(kept, x.size), (1 + 1e-6) * least if least > 0 else 1.0
-    return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, mask)
+    square = (1 + 1e-6) * least if least > 0 else 1.0
+    return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, mask(kept, x.size))
 
 
 def can_be_narrowed(problem: FeatureProblem) -> bool:

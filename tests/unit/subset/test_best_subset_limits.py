@@ -12,6 +12,8 @@ import pytest
 
 import levelprox
 from levelprox import LinearModel, Status, SubsetCertificate, SubsetRecord, Swaps, best_subset, driver, subset_path
+from levelprox.io.checkpoint import Checkpoint
+from levelprox.subset import gram
 from levelprox.subset.monitor import Monitor
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
@@ -44,15 +46,16 @@ def test_any_start_leads_to_a_set_that_no_swap_improves(loss, start):
     assert better >= found.psi * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_the_best_set_is_a_fixed_point_and_costs_less(loss):
-    objective = wide(loss=loss)
-    cold = best_subset(objective, 8)
-    warm = best_subset(objective, 8, start=cold.support)
+@pytest.mark.parametrize(("loss", "d", "k"), [("squared", 200, 12), ("huber", 40, 8)])
+def test_the_best_set_is_a_fixed_point_and_costs_less(loss, d, k):
+    objective = wide(d=d, loss=loss)
+    cold = best_subset(objective, k)
+    warm = best_subset(objective, k, start=cold.support)
     assert np.array_equal(warm.support, cold.support) and warm.psi == pytest.approx(cold.psi, rel=1e-12)
     assert warm.swaps == cold.swaps and warm.history[-1].step == 0
     assert warm.n_grad < cold.n_grad / 2
-    assert warm.n_refits < cold.n_refits or loss == "squared"  # the Gram matrix leads to a set without refits
+    most = cold.n_refits / 2 if loss == "squared" else cold.n_refits  # most refits of Huber's loss examine swaps
+    assert warm.n_refits < most
 
 
 def test_starts_by_mask_and_by_index_are_the_same_and_kept_features_do_not_count():
@@ -93,6 +96,41 @@ def test_swaps_are_counted_and_limited():
     assert values == sorted(values, reverse=True) and len(set(values)) == taken + 1
     assert values[-1] == complete.psi
     assert bits(best_subset(objective, 6, start=start, max_iter=10**6)) == bits(complete)
+
+
+@pytest.mark.parametrize("k", [8, 12])
+def test_swaps_by_the_gram_matrix_are_counted_and_limited(k):
+    objective = wide(d=200)
+    complete = searched(objective, k)
+    taken, values = complete.history[-1].step, []
+    assert complete.status is Status.SOLVED and taken > 3
+    for most in range(taken + 1):
+        found = searched(objective, k, max_iter=most)
+        values.append(found.psi)
+        assert found.support.size == k and found.history[-1].step <= most
+        if most < taken:
+            assert found.status is Status.MAX_ITER and found.swaps.examined == 0
+            assert f"Stopped after {most} swap" in found.message
+    assert values == sorted(values, reverse=True) and values[0] > values[-1] == complete.psi
+    assert bits(best_subset(objective, k, max_iter=taken)) == bits(complete)
+
+
+@pytest.mark.parametrize("kept", [gram.KEPT_ENTRIES, 0])  # with a copy of X, and without one
+def test_ctrl_c_in_a_search_by_the_gram_matrix_keeps_the_best_set(kept, monkeypatch, tmp_path):
+    monkeypatch.setattr(gram, "KEPT_ENTRIES", kept)
+    objective, count = wide(), Monitor.take_swap
+    whole = best_subset(objective, 8)
+    monkeypatch.setattr(Monitor, "take_swap", raises)
+    found = searched(objective, 8, checkpoint=Checkpoint(tmp_path / "state", 0))
+    assert found.status is Status.INTERRUPTED and 0 < found.support.size <= 8 and "resume=" in found.message
+    assert whole.psi < found.psi < objective.value_and_gradient(np.zeros(objective.dimension))[0]
+    monkeypatch.setattr(Monitor, "take_swap", count)
+    rest = best_subset(objective, 8, checkpoint=tmp_path / "state", resume=True)
+    assert bits(rest) == bits(whole)
+
+
+def raises(self):
+    raise KeyboardInterrupt
 
 
 # --- progress
