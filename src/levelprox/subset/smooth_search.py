@@ -26,6 +26,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
@@ -48,7 +49,7 @@ from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
 from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
-from levelprox.subset.swap_bounds import costs
+from levelprox.subset.swap_bounds import costs, gap_before_last_step
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
@@ -122,8 +123,7 @@ class SmoothSearch(Search):
         how = SolverOptions(Newton(), gamma, concave, self.null, left, None)
         tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
         columns = shared(problem).columns if self._shares() else None
-        tolerance = self.tol * self.null.scale
-        self.swaps = SwapSearch(problem, null, self.null, tolerance, how, self.prove, tries, columns)
+        self.swaps = SwapSearch(problem, null, self.null, self.tol * self.null.scale, how, self.prove, tries, columns)
         self.swaps.monitor = self.monitor
         self.swaps.refits.brief = self._is_quick()
         self.moves = None if problem.costs is None else CostMoves(self, problem.costs)
@@ -355,7 +355,12 @@ class SmoothSearch(Search):
             return True
         above = self.null.psi - self.objective.infimum
         scale = above if math.isfinite(above) else abs(self.null.psi)
-        return fit.gap <= max(_OPTIMAL_GAP_SHARE * scale, _ATTAINED_RESOLUTIONS * fit.resolution)
+        enough = max(_OPTIMAL_GAP_SHARE * scale, _ATTAINED_RESOLUTIONS * fit.resolution)
+        gap = fit.gap
+        if self.complete and math.isinf(gap) and math.isinf(self.objective.self_concordance):
+            with suppress(TimeLimitError, KeyboardInterrupt), finishing():
+                gap = gap_before_last_step(self.objective.restrict(fit.features), fit.margins)
+        return gap <= enough
 
     def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
         if not self.examine and fit.gap <= self.swaps.threshold(fit):
