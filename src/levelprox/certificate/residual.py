@@ -205,9 +205,9 @@ def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features
     """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
 
     For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the
-    same for any
-    unit of the column. With an intercept columns are centred first, so that their means do not matter either. What the
-    rounding of margins explains is left out. For several classes the unit is the largest gradient of the null fit.
+    same for any unit of the column. With an intercept columns are centred first, so that their means do not matter
+    either. What the rounding of margins explains is left out. For several classes the unit is the largest gradient of
+    the null fit.
 
     Parameters
     ----------
@@ -229,6 +229,9 @@ def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features
     columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
     columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
     rounding = _GRADIENT_ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
+    centring = part.column_noise()  # of means, which are far larger than what is left of their columns
+    if centring is not None:
+        rounding += _GRADIENT_ROUNDING / np.finfo(np.float64).eps * float(centring @ np.abs(x[features]))
     ones = np.flatnonzero(np.isin(features, problem.objective.unpenalized))
     share = part.share
     if ones.size:

@@ -96,13 +96,10 @@ class NonsmoothSearch(Search):
         everything = np.arange(self.problem.n_features)
         if self.problem.n_counted <= self.k and self.problem.allows(everything):
             self._keep(self._fitted_once(everything, self.best))
-            self.complete = True
             if getattr(self.best, "error", math.inf) <= self.resolution:
-                self.multiplier = 0.0
-            elif isinstance(self.best, ExactFit):
-                self.best = self.best.without_zeros(self.problem)
-            return None
-        if self.k > 0 and not self._is_perfect():
+                self.multiplier, self.complete = 0.0, True
+                return None
+        elif self.k > 0 and not self._is_perfect():
             start, counted = self.start, self.problem.counted(everything)
             if start is not None and self.problem.counted(start).size <= self.k and self.problem.allows(start):
                 self._keep(self._fitted_once(self.problem.with_unpenalized(start), self.best))

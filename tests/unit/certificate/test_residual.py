@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from levelprox import _kernels
+from levelprox import LinearModel, _kernels
+from levelprox.certificate.null_model import null_fit
+from levelprox.certificate.residual import relative_stationarity
+from levelprox.problem import SubsetProblem
 from tests.support import reference
 
 
@@ -109,3 +112,19 @@ def test_lines_that_do_not_fit_together_are_refused():
         _kernels.best_multiplier(two, two, two, two, three, two, *rest)
     with pytest.raises(ValueError, match="one room, or one each"):
         _kernels.best_multiplier(two, two, two, two, two, three, *rest)
+
+
+@pytest.mark.parametrize("mean", [1e7, 1.7e9])
+def test_stationarity_leaves_out_the_rounding_of_means_and_no_more(mean):
+    rng = np.random.default_rng(0)
+    apart = rng.standard_normal((40, 2))
+    X = np.array([0.0, mean]) + apart * [1.0, 1e-2]
+    y = apart @ [1.0, 2.0] + 0.1 * rng.standard_normal(40)
+    model = LinearModel(X, y, fit_intercept=True).standardised()
+    assert model is not None
+    problem, features = SubsetProblem(model, 2), np.arange(3)
+    null = null_fit(problem)
+    columns = np.array([model.moved(unit) for unit in np.eye(3)]).T
+    x = np.linalg.lstsq(columns, y, rcond=None)[0]
+    assert relative_stationarity(problem, x, features, null) <= 1e-13
+    assert relative_stationarity(problem, x * [1.0, 1.001, 1.0], features, null) >= 1e-4
