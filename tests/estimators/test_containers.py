@@ -76,7 +76,10 @@ def test_memory_maps_that_cannot_be_written(way, tmp_path):
     stored = sp.csr_array(sparse_samples())
     for name in ("data", "indices", "indptr"):
         getattr(stored, name).flags.writeable = False
-    assert_same_fit(way().fit(stored, y), plain_fit(way, sparse_samples()))
+    model = way().fit(stored, y)
+    assert_same_fit(model, way().fit(sp.csr_array(sparse_samples()), y), 0)
+    # Sparse columns are not centred, and fits end where the residual is small enough.
+    assert_same_fit(model, plain_fit(way, sparse_samples()), 1e-10)
 
 
 @pytest.mark.parametrize("kind", ["f2", "f4", ">f4", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?"])

@@ -215,14 +215,16 @@ def many_classes(K: int = 40, n: int = 60, d: int = 9):
     return rng.standard_normal((n, d)), np.concatenate([np.arange(K), rng.integers(0, K, n - K)])
 
 
-def test_hessians_of_many_classes_are_those_of_their_pairs(monkeypatch):
-    X, y = many_classes(20, 50, 4)
+@pytest.mark.parametrize("n", [50, 700, 9000], ids=["a block", "several blocks of rows", "several chunks of blocks"])
+def test_hessians_of_many_classes_are_those_of_their_pairs(n, monkeypatch):
+    X, y = many_classes(20, n, 4)
     rng = np.random.default_rng(1)
-    objective = MultinomialModel(X, y, fit_intercept=True, sample_weight=rng.random(50))
-    z = 5 * rng.standard_normal((50, 20))
-    monkeypatch.setattr(multinomial, "_BLOCK", 700)
+    objective = MultinomialModel(X, y, fit_intercept=True, sample_weight=rng.random(n))
+    z = 5 * rng.standard_normal((n, 20))
     found = objective.hessian_of(z)
+    monkeypatch.setattr(MultinomialModel, "class_fits", property(lambda _: pytest.fail("not by pairs")))
     monkeypatch.setattr(multinomial, "_MANY_CLASSES", 20)
+    monkeypatch.setattr(multinomial, "_SMALL", 0)
     expected = objective.hessian_of(z)
     assert np.array_equal(found, found.T)
     assert np.max(np.abs(found - expected)) <= 1e-15 * np.max(np.abs(expected))

@@ -51,7 +51,8 @@ class Evaluation:
         moves = [part.margins(x) for x in query.points]
         if query.step is not None:
             step = part.moved(query.step)
-            moves += [moves[0] + t * step for t in AHEAD]
+            with np.errstate(over="ignore", invalid="ignore"):  # a step may lead beyond the largest number
+                moves += [moves[0] + t * step for t in AHEAD]
         values, z = np.array([part.value_of(z) for z in moves]), moves[0]
         is_number = bool(np.isfinite(values[0]))  # else x is so far out that nothing is
         gradient = hessian = diagonal = product = None

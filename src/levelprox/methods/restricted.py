@@ -153,6 +153,10 @@ def by_models(
         model = _model(problem, at, damping)
         goal = _minimised(problem, at, model, residual, y, _for_model(enough, residual), how)
         steps, projections = steps + 1, projections + goal.projections
+        if damping == 0 and np.array_equal(goal.x, at.x):
+            # Along a coordinate without curvature and without a price the model has no minimum; a damped one has.
+            damping, trusted = _DAMPED, True
+            continue
         last_digits, predicted = rounding_of(problem, at.psi, y), at.psi - goal.psi
         new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
         fell = at.psi - new.psi

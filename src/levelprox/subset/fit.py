@@ -27,7 +27,7 @@ EPS = float(np.finfo(np.float64).eps)
 NOISE_SHARE = 32 * EPS  # of the absolute sum of a component of the gradient
 LAST_DIGITS_SHARE = 4 * EPS  # of ψ
 NEWTON_STEPS = 40
-_WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
+WELL_CONDITIONED = 1e-7  # least eigenvalue of a Hessian with a unit diagonal: fits on Gram matrices are exact enough
 _SLOPE_CORRECTIONS = 2
 #: Of ψ: a predicted reduction below it is rounding.
 PREDICTED_SHARE = 1e-12
@@ -204,7 +204,7 @@ def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple
     hessian = unit[:, None] * ((hessian + hessian.T) / 2) * unit
     classes = objective.n_outputs if isinstance(objective, OneVsRestModel) else 1
     values, vectors = np.linalg.eigh(by_class(hessian, classes))
-    seen = values > _WELL_CONDITIONED
+    seen = values > WELL_CONDITIONED
     if np.count_nonzero(~seen) > (_unseen_shifts(objective) if n_outputs > 1 else 0):
         return math.inf, resolution  # other directions than those that ψ does not see
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]

@@ -26,6 +26,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
 from levelprox.certificate.residual import relative_stationarity
@@ -56,7 +57,7 @@ from levelprox.subset.starts import (
     has_gram,
     has_parabolas,
 )
-from levelprox.subset.swap_bounds import costs
+from levelprox.subset.swap_bounds import costs, gap_before_last_step
 from levelprox.subset.swaps import Addition, SwapSearch
 
 _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
@@ -360,7 +361,12 @@ class SmoothSearch(Search):
             return True
         above = self.null.psi - self.objective.infimum
         scale = above if math.isfinite(above) else abs(self.null.psi)
-        return fit.gap <= max(_OPTIMAL_GAP_SHARE * scale, _ATTAINED_RESOLUTIONS * fit.resolution)
+        enough = max(_OPTIMAL_GAP_SHARE * scale, _ATTAINED_RESOLUTIONS * fit.resolution)
+        gap = fit.gap
+        if self.complete and math.isinf(gap) and math.isinf(self.objective.self_concordance):
+            with suppress(TimeLimitError, KeyboardInterrupt), finishing():
+                gap = gap_before_last_step(self.objective.restrict(fit.features), fit.margins)
+        return gap <= enough
 
     def _figures(self, fit: Fit, x: Vector) -> tuple[float, float]:
         if not self.examine and fit.gap <= self.swaps.threshold(fit):

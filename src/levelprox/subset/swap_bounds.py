@@ -31,9 +31,9 @@ import numpy as np
 
 from levelprox import _kernels
 from levelprox._typing import Mask, Matrix, Vector
-from levelprox.objectives import Model, OneVsRestModel
+from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem
-from levelprox.subset.fit import Fit, by_class
+from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
 
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
@@ -42,6 +42,7 @@ _DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of t
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
+_SLOPE_DIGITS = 16  # units in the last place of ℓ', of its terms
 _STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
 
@@ -137,6 +138,34 @@ def _bent(objective: Model, gradient: Matrix, own: Matrix, typical: Vector | Non
     if not np.any(straight):
         return own
     return np.where(straight[:, None, None], typical[:, None, None] * np.eye(objective.n_outputs), own)
+
+
+def gap_before_last_step(objective: Model, z: Vector) -> float:
+    """Return a bound on ψ − min ψ at margins z where a Newton step p ends at a minimum; inf where that is not shown.
+
+    It does where ℓ' is linear between z and z + Ap for every sample, as on one piece of a piecewise quadratic loss:
+    A'ℓ'(z + Ap) = A'ℓ'(z) + A'diag(ℓ''(z))Ap = 0. ψ is convex, so the step lowers it by at most −⟨∇ψ, p⟩.
+    """
+    if isinstance(objective, OneVsRestModel):
+        of_classes = zip(objective.parts, np.ascontiguousarray(z.T), strict=True)
+        return math.fsum(gap_before_last_step(part, margins) for part, margins in of_classes)
+    if not isinstance(objective, LinearModel) or not objective.convex:
+        return math.inf
+    gradient, hessian = objective.gradient_of(z), objective.hessian_of(z, True)
+    diagonal = np.diagonal(hessian)
+    if not (np.all(diagonal > 0) and np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient))):
+        return math.inf
+    unit = 1 / np.sqrt(diagonal)
+    values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
+    if np.min(values, initial=1.0) <= WELL_CONDITIONED:
+        return math.inf
+    step = -unit * (vectors @ ((unit * gradient) @ vectors / values))
+    move = objective.moved(step)
+    slope, bend, after = objective.slope_of(z), objective.bend_of(z, True), objective.slope_of(z + move)
+    at, along = objective.of_samples(z), objective.of_samples(move)
+    rounding = _SLOPE_DIGITS * EPS * (np.abs(slope) + bend * (np.abs(at) + np.abs(objective.target)))
+    is_linear = bool(np.all(np.abs(after - slope - bend * along) <= rounding))
+    return -float(np.sum(gradient * step)) if is_linear else math.inf
 
 
 def costs(problem: FeatureProblem, fit: Fit) -> Vector:

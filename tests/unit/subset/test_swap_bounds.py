@@ -11,7 +11,7 @@ from levelprox import LinearModel, OneVsRestModel, _kernels, best_subset
 from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.refit import Refits
-from levelprox.subset.swap_bounds import SwapEstimates, costs, least_costs
+from levelprox.subset.swap_bounds import SwapEstimates, costs, gap_before_last_step, least_costs
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
 
@@ -241,3 +241,30 @@ def test_costs_of_dependent_columns_or_without_a_bound_are_zero():
     np.testing.assert_allclose(_kernels.least_costs(x, np.eye(2), reach, 0.0), [0.5, 2.0], rtol=1e-12)
     with pytest.raises(ValueError, match="do not fit"):
         _kernels.least_costs(x, np.eye(3), reach, 0.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"ridge": 0.1}], ids=["plain", "ridge"])
+@pytest.mark.parametrize("kind", [LinearModel, OneVsRestModel])
+def test_a_last_step_bounds_what_is_left_where_it_stays_on_one_piece(kind, options):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    b = np.sign(X[:, 0] + rng.logistic(size=80))
+    model = kind(X, b, Hinge().smoothed(0.5), **options)
+    x = best_subset(model, 3).x
+    least = model.value_of(model.margins(x))
+    for size in (0.0, 1e-9, 1e-6):
+        z = model.margins(x + size * rng.standard_normal(x.size))
+        left = model.value_of(z) - least
+        assert left - 1e-15 <= gap_before_last_step(model, z) <= 3 * left + 1e-15
+    assert gap_before_last_step(model, model.margins(x + 3.0)) == np.inf  # samples cross kinks
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", "logistic"])
+def test_a_last_step_shows_nothing_where_slopes_are_not_linear(loss):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    model = LinearModel(X, np.sign(X[:, 0] + rng.logistic(size=80)), loss)
+    assert gap_before_last_step(model, model.margins(np.full(3, 0.1))) == np.inf
+    X[:, 2] = X[:, 1]  # no single minimiser
+    model = LinearModel(X, model.target, Hinge().smoothed(0.5))
+    assert gap_before_last_step(model, model.margins(np.zeros(3))) == np.inf
