@@ -56,8 +56,7 @@ _LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
 class Answer(NamedTuple):
     """The best fit of a search, and what is shown of it.
 
-    `examined` swaps are shown not to lower ψ; `note` is added to the summary of a search that came to its end. Where
-    the coefficients are not `known` to be the best of their features, the status is not "solved".
+    `examined` swaps are shown not to lower ψ; `note` is added to the summary of a search that came to its end.
     """
 
     fit: Fit
@@ -66,7 +65,6 @@ class Answer(NamedTuple):
     n_grad: int
     n_refits: int
     note: str = ""
-    known: bool = True
 
 
 @dataclass(eq=False)
@@ -188,7 +186,7 @@ class Search(Method[Fit]):
             summary += answer.note
         message = summary
         if self._concludes():
-            ending = self._ending(status, summary, x, stationarity, answer.known)
+            ending = self._ending(status, summary, x, stationarity)
             status, message = ending.status, ctx.message(ending)
         found = Subset(x, psi, support, self.k, math.nan, None, swaps, stationarity, status, message)
         work: dict[str, Any] = {"n_grad": answer.n_grad + 1, "n_refits": answer.n_refits}
@@ -198,7 +196,7 @@ class Search(Method[Fit]):
             found = replace(found, multiplier=addition.gain, addition=addition.feature, additions=additions)
         return found if costs is None else replace(found, spent=costs.spent(support.tolist()), budget=costs.budget)
 
-    def _ending(self, status: Status, figures: str, x: Vector, stationarity: float, known: bool) -> Ending:
+    def _ending(self, status: Status, figures: str, x: Vector, stationarity: float) -> Ending:
         """Return the status of the answer, and what the message says of it."""
         objective = self.reported_objective
         try:
@@ -208,11 +206,9 @@ class Search(Method[Fit]):
             separated, figures = False, f"{figures}; whether the data are separable was not examined"
         if separated and status is Status.SOLVED:
             status = Status.DIVERGING
-        missed = stationarity > max(_ACCEPTABLE_FACTOR * self.tol, _LEAST_ACCEPTABLE)
-        if status is Status.SOLVED and (missed or not known):
-            status = Status.SOLVED_INACCURATE
-            figures += f"; stationarity {stationarity:.1e} > tol {self.tol:.1e}" if missed else ""
-            return Ending(status, figures, remedy="Raise tol." if missed else "", advice=objective.advice())
+        if status is Status.SOLVED and stationarity > max(_ACCEPTABLE_FACTOR * self.tol, _LEAST_ACCEPTABLE):
+            figures += f"; stationarity {stationarity:.1e} > tol {self.tol:.1e}"
+            return Ending(Status.SOLVED_INACCURATE, figures, remedy="Raise tol.", advice=objective.advice())
         notes = (_SEPARABLE,) if separated else ()
         steps = f"after {counted(self.monitor.step, 'swap')}" if status is Status.MAX_ITER else ""
         remedy = {Status.MAX_ITER: "Raise max_iter.", Status.TIME_LIMIT: "Raise time_limit."}.get(status, "")

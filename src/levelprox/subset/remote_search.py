@@ -7,12 +7,11 @@ gives the next candidates. For the squared loss the model is ψ itself over C, a
 that no swap lowers it; for others the model is as good as the fit is near. Where it does not find a lower set, ψ itself
 is evaluated after the most promising swaps, many in a round.
 
-Starts: the null fit, and a continuation in the threshold, as with data in memory.
+Starts: the null fit, a continuation in the threshold, as with data in memory, and forward selection on the first model.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import warnings
@@ -22,7 +21,7 @@ from typing import cast
 
 import numpy as np
 
-from levelprox._typing import Features, Mask, Matrix, Vector
+from levelprox._typing import Features, Mask, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
@@ -34,124 +33,17 @@ from levelprox.problem import Problem, SubsetProblem
 from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search, sets_by_continuation
+from levelprox.subset.remote_model import RemoteFit, SecondOrderModel
 from levelprox.subset.smooth_search import SmoothSearch
-from levelprox.subset.starts import search_by_model
 from levelprox.subset.swaps import Addition
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
-_BRIEF_WORK = 2e6  # k |C|²: searches of larger models are brief, a fraction of a second
-_MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 2
-_FLAT_SHARE = 1e-9  # of its curvature: the rest of a candidate that is almost a combination of the others
+_MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 5
 _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model predicts to gain
 _SWAPS_PER_ROUND, _SWAPS_REFITTED = 32, 4  # for which ψ is evaluated at once; of these, refitted
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model
 _SEPARATED_SHARE = 1e-3  # of the null loss: at a lower one the data may be separable
-
-
-@dataclass(frozen=True, eq=False)
-class RemoteFit(Fit):
-    """ψ minimised over some features, with its gradient over all of them in place of margins."""
-
-    @property
-    def gradient(self) -> Vector:
-        """∇ψ over all features."""
-        return self.margins
-
-
-class SecondOrderModel:
-    """The second-order model of ψ at a fit, over candidates C that contain the features S of the fit.
-
-    With K = (H_SS)⁻¹, x* = x_S − K g_S minimises it over S. Without feature i the others move by −K_i x*_i/K_ii, which
-    costs x*_i²/(2 K_ii); candidate j then gains its slope squared over twice what is left of its curvature.
-
-    Parameters
-    ----------
-    fit : RemoteFit
-    candidates : ndarray of int
-        C, sorted.
-    hessian : ndarray of shape (|C|, |C|)
-        H, at the fit.
-    """
-
-    def __init__(self, fit: RemoteFit, candidates: Features, hessian: Matrix) -> None:
-        self.fit, self.candidates, self.hessian = fit, candidates, hessian
-        self.gradient = fit.gradient[candidates]
-        self.places = np.searchsorted(candidates, fit.features)
-        self.x = np.zeros(candidates.size)
-        self.x[self.places] = fit.x
-
-    def best(self, k: int, kept: Features) -> Features | None:
-        """Return the best k candidates besides those that are kept; None where there is no minimum."""
-        search = search_by_model(self.gradient, self.hessian, self.x, np.searchsorted(self.candidates, kept))
-        if search is None:
-            return None
-        begin = self.places.tolist() if self.fit.features.size - kept.size == k else None
-        return self.candidates[search.best(k, begin, k * self.x.size**2 > _BRIEF_WORK)]
-
-    def minimum(self, features: Features) -> RemoteFit:
-        """Return the minimum over some of the candidates, the others being zero."""
-        S = np.searchsorted(self.candidates, features)
-        begin = np.zeros(self.x.size)
-        begin[S] = self.x[S]
-        slope = self.gradient + self.hessian @ (begin - self.x)
-        values = begin[S] - np.linalg.pinv(self.hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
-        return RemoteFit(features, values, math.inf, np.empty(0))
-
-    @functools.cached_property
-    def _inverse(self) -> Matrix:
-        """K."""
-        inverse = np.linalg.pinv(self.hessian[np.ix_(self.places, self.places)], hermitian=True)
-        return np.asarray(inverse, np.float64)
-
-    @functools.cached_property
-    def _moved(self) -> Matrix:
-        """K H_Sj of every candidate j, in rows: by how much the features of the fit move for it."""
-        return self.hessian[:, self.places] @ self._inverse
-
-    @functools.cached_property
-    def _slopes(self) -> Vector:
-        """The gradient at x*."""
-        return self.gradient - self._moved @ self.gradient[self.places]
-
-    @functools.cached_property
-    def _left(self) -> Vector:
-        """What the features of the fit leave of each curvature."""
-        left: Vector = np.diagonal(self.hessian) - np.sum(self._moved * self.hessian[:, self.places], axis=1)
-        return left
-
-    def _gain(self, slope: Matrix, left: Matrix) -> Matrix:
-        bends = left > _FLAT_SHARE * np.diagonal(self.hessian)
-        gain: Matrix = np.where(bends, slope**2 / (2 * np.where(bends, left, 1.0)), 0.0)
-        gain[..., self.places] = 0.0
-        return gain
-
-    def best_addition(self, signs: Mask) -> int | None:
-        """Return the candidate that gains most, if any does; those with a sign only upwards."""
-        slope = np.where(signs[self.candidates], np.minimum(self._slopes, 0.0), self._slopes)
-        gain = self._gain(slope, self._left)
-        best = int(np.argmax(gain))
-        return int(self.candidates[best]) if gain[best] > 0 else None
-
-    def swaps(self, leaves: Mask, most: int) -> Iterator[RemoteFit]:
-        """Yield the minimum after each swap, those first that lower the model most, of features that may leave."""
-        S, K, moved = self.places, self._inverse, self._moved
-        own = np.maximum(np.diagonal(K), np.finfo(np.float64).tiny)
-        fitted = self.x[S] - K @ self.gradient[S]
-        slope = self._slopes[None, :] - (fitted / own)[:, None] * moved.T
-        left = self._left[None, :] + (moved**2 / own).T
-        gain = self._gain(slope, left)
-        change = np.where(gain > 0, (fitted**2 / (2 * own))[:, None] - gain, math.inf)
-        change[~leaves] = math.inf
-        for place in np.argsort(change, axis=None, kind="stable")[:most]:
-            i, j = np.unravel_index(place, change.shape)
-            if not math.isfinite(change[i, j]):
-                return
-            step = -slope[i, j] / left[i, j]
-            values = fitted - K[:, i] * (fitted[i] / own[i]) - step * (moved[j] - K[:, i] * (moved[j, i] / own[i]))
-            at = np.searchsorted(features := np.delete(self.fit.features, i), self.candidates[j])
-            x = np.insert(np.delete(values, i), at, step)
-            yield RemoteFit(np.insert(features, at, self.candidates[j]), x, math.inf, np.empty(0))
 
 
 @dataclass(eq=False)
@@ -207,10 +99,16 @@ class RemoteSearch(Search):
             near = np.argsort(-self._gains(null)[chosen], kind="stable")[: self.k]
             yield self._fitted(self.problem.with_unpenalized(chosen[near]), null)
             return
+        model = self._model_at(null)
         yield null
         if self.best.features.size > null.features.size:
             self.monitor.enter("continuation")
-            yield from self._best_of_continuation(null, self.best)
+            direct = self.best
+            yield from self._best_of_continuation(null, direct)
+            yield from self._by_forward_selection(model)
+            if self.best is not direct and not self.objective.loss.constant_curvature and not model.is_large(self.k):
+                self.monitor.enter("continuation")  # its thresholds depend on the coefficients of the best fit
+                yield from self._best_of_continuation(null, self.best)
 
     def _best_of_continuation(self, null: RemoteFit, direct: RemoteFit) -> Iterator[RemoteFit]:
         """Yield the best of the sets that a continuation in the threshold passes, from which no swaps began."""
@@ -230,6 +128,16 @@ class RemoteSearch(Search):
         for best in sorted(found, key=lambda fit: fit.psi)[:most]:
             if best.features.tobytes() not in self.visited:
                 yield self._fitted(best.features, best)
+
+    def _by_forward_selection(self, model: SecondOrderModel) -> Iterator[RemoteFit]:
+        """Yield the set that forward selection finds on a model which is not ψ, if it is another one."""
+        if self.objective.loss.constant_curvature or model.is_large(self.k):
+            return
+        if np.any(self.problem.must_be_nonnegative()):
+            return
+        features = model.forward(self.k, self.problem.unpenalized)
+        if features is not None and features.tobytes() not in self.visited:
+            yield self._fitted(features, model.minimum(features))
 
     def _improve(self, fit: RemoteFit) -> None:
         """Take swaps on one model after another, for as long as ψ falls."""

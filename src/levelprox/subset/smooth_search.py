@@ -343,8 +343,7 @@ class SmoothSearch(Search):
         fit = self.swaps.best if self.complete else self.swaps.best_so_far()
         optimal = self._is_known_to_be_optimal(fit)
         note = "" if optimal else "; these coefficients are not proved to be the best of these features"
-        known = optimal or not self.examine
-        return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note, known)
+        return Answer(fit, self._examined, self._addition, self.swaps.n_grad, self.swaps.n_refits, note)
 
     def _is_known_to_be_optimal(self, fit: Fit) -> bool:
         """Return whether ψ of a fit is within 1e-6 of the null loss, or its rounding, of a lower bound.
