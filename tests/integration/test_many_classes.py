@@ -216,7 +216,7 @@ def test_the_answer_is_fitted_to_the_end():
     refits = levelprox.subset.refit.Refits(problem(model), None)
     features = np.array([0, 1, 2, 3, 4, 8])
     begin = Fit(features, np.zeros(360), model.value_of(model.origin), model.origin)
-    few = refits.downhill(features, begin, 1e-8, np.inf)
+    few = refits(features, begin, 1e-8, downhill=True)
     done = refits.finished(few)
     assert done.psi <= few.psi
     largest = np.max(np.abs(model.restrict(features).gradient_of(done.margins)))

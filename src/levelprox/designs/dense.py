@@ -91,10 +91,24 @@ class DenseDesign(Design):
             yield rows, DenseDesign(self.array[rows])
 
     def _columns(self, chosen: Index) -> DenseDesign:
-        return self._taken(chosen, axis=1)
+        """X[:, chosen], in the order of storage of X."""
+        if not self.kernel.by_rows:
+            out = np.empty((chosen.size, self.shape[0]), dtype=self.dtype)
+            self.kernel.take_slices(chosen, out)
+            return DenseDesign(out.T)
+        out = np.empty((self.shape[0], chosen.size), dtype=self.dtype)
+        self.kernel.take_within(chosen, 0, out)
+        return DenseDesign(out)
 
     def _rows(self, chosen: Index) -> DenseDesign:
-        return self._taken(chosen, axis=0)
+        """X[chosen], in the order of storage of X."""
+        if self.kernel.by_rows:
+            out = np.empty((chosen.size, self.shape[1]), dtype=self.dtype)
+            self.kernel.take_slices(chosen, out)
+            return DenseDesign(out)
+        out = np.empty((self.shape[1], chosen.size), dtype=self.dtype)
+        self.kernel.take_within(chosen, 0, out)
+        return DenseDesign(out.T)
 
     def stored_in(self, chosen: Index) -> int:
         """Return how many entries of these columns are stored, repeats included."""
@@ -111,18 +125,6 @@ class DenseDesign(Design):
         gram = np.zeros((self.shape[1], self.shape[1]))
         self.kernel.gram(np.ones(self.shape[0]) if weight is None else weight, known, gram)
         return gram
-
-    def _taken(self, chosen: Index, axis: int) -> DenseDesign:
-        """X along `axis` at the chosen places, in the order of storage of X."""
-        by_rows = self.kernel.by_rows
-        along = (axis == 0) == by_rows
-        count, length = self.shape if by_rows else self.shape[::-1]
-        out = np.empty((chosen.size, length) if along else (count, chosen.size), dtype=self.dtype)
-        if along:
-            self.kernel.take_slices(chosen, out)
-        else:
-            self.kernel.take_within(chosen, 0, out)
-        return DenseDesign(out if by_rows else out.T)
 
 
 _DASK = ("dask", "dask_expr")

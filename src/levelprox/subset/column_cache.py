@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, cast
 
@@ -73,10 +74,8 @@ class Columns:
     def __init__(self, objective: Model) -> None:
         self.objective = objective
         self.known: dict[int, list[Column]] = {}
-        self.kept, self._size = (
-            0,
-            objective.n_margins * objective.n_outputs,
-        )  # of numbers: now, and at most for a feature
+        self.kept = 0  # numbers now
+        self._size = objective.n_margins * objective.n_outputs  # numbers at most for a feature
         self._most = min(_KEPT_NUMBERS, max(_LEAST_KEPT_NUMBERS, objective.design.stored // _STORED_DIVISOR))
 
     def __call__(self, features: Features) -> list[Column]:
@@ -87,9 +86,22 @@ class Columns:
             if j in self.known:  # the last ones used are the last ones to go
                 self.known[j] = self.known.pop(j)
         if missing:
-            self._make_room(set(wanted), self._numbers(np.array(missing, np.intp)))
-            self._look_up(missing)
+            places, n_outputs = np.array(missing, np.intp), self.objective.n_outputs
+            self._make_room(set(wanted), self._numbers(places))
+            if isinstance(self.objective, LinearModel):
+                moves = map(self.objective.design.view(places).matvec, _units(places.size))
+            else:
+                part = self.objective.restrict(places)
+                moves = map(partial(_of_samples, part), _moves(part))
+            for j in missing:
+                self.known[j] = list(map(Column.of, islice(moves, n_outputs)))
+                self.kept += sum(column.values.size for column in self.known[j])
         return [column for j in wanted for column in self.known[j]]
+
+    def arrays(self, features: Features) -> tuple[list[Vector], list[Index | None]]:
+        """Return the same as the kernels take them: values, and where these are."""
+        columns = self(features)
+        return [column.values for column in columns], [column.rows for column in columns]
 
     def prefetch(self, features: Features) -> None:
         """Where the first of these columns has to be read, read the others, too: a pass over X serves all of them."""
@@ -138,21 +150,6 @@ class Columns:
             if self.kept + numbers <= self._most:
                 return
             self.kept -= sum(column.values.size for column in self.known.pop(j))
-
-    def _look_up(self, missing: list[int]) -> None:
-        n_outputs, moves = self.objective.n_outputs, self._moves_of_samples(np.array(missing, np.intp))
-        for j in missing:
-            self.known[j] = [Column.of(move) for move in islice(moves, n_outputs)]
-            self.kept += sum(column.values.size for column in self.known[j])
-
-    def _moves_of_samples(self, features: Features) -> Iterator[Vector]:
-        """Yield how margins of the samples move with each coordinate of these features."""
-        if isinstance(self.objective, LinearModel):
-            design = self.objective.design.view(features)
-            yield from (design.matvec(unit) for unit in _units(features.size))
-            return
-        part = self.objective.restrict(features)
-        yield from (_of_samples(part, move) for move in _moves(part))
 
 
 class HessianColumns:

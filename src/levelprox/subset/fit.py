@@ -335,7 +335,7 @@ def held_back(refits: Refits, k: int, fit: Fit, tolerance: float, accuracy: floa
     bend = float(np.sum(np.abs(part.bend_of(fit.margins, True))))
     ridge = 0.5 * bend * fit.features.size * noise**2
     held = np.where(noise > 0, np.maximum(ridge, np.finfo(np.float64).tiny), 0.0).tolist()
-    columns, nothing = refits.stored_arrays(fit.features), [0.0] * fit.x.size
+    columns, nothing = refits.stored.arrays(fit.features), [0.0] * fit.x.size
     found = refits.compiled[k].fit(*columns, nothing, tolerance, math.inf, accuracy, [], held)
     x, margins = found[1], found[3][: part.n_margins]
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(margins))):

@@ -17,7 +17,6 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._kernels import FitEnd
@@ -111,37 +110,38 @@ class Refits:
                 self.rounding = EPS * objective.one_class.column_magnitudes()
 
     def __call__(
-        self, features: Features, near: Fit, tolerance: float, below: float = math.inf, accuracy: float = ACCURACY
+        self,
+        features: Features,
+        near: Fit,
+        tolerance: float,
+        below: float = math.inf,
+        accuracy: float = ACCURACY,
+        downhill: bool = False,
     ) -> Fit | None:
         """Return ψ minimised over these sorted features, from another fit; None if it is shown not to be `below`.
 
         `tolerance` is on ‖∇ψ‖∞ over these features, where no bound on the gap is known; `accuracy` is what may be left
-        to gain, relative to ψ.
+        to gain, relative to ψ. Each way to fit them begins where the one before ended; the first one that does not fail
+        is the last. `downhill` leaves out the start from the convex loss.
         """
-        if self.convex is None:
-            return self.downhill(features, near, tolerance, below, accuracy)
-        convex = self.convex(
-            features, _NOTHING, max(tolerance, _ROUGH_GRADIENT_SHARE * self.how.null.scale), accuracy=ROUGH_ACCURACY
-        )
-        starts = (convex, near) if convex is not None else (near,)
-        return lowest(self.downhill(features, start, tolerance, below, accuracy) for start in starts)
-
-    def downhill(
-        self, features: Features, near: Fit, tolerance: float, below: float = math.inf, accuracy: float = ACCURACY
-    ) -> Fit | None:
-        """Return the minimum found from the coefficients of another fit; the only one where ψ is convex.
-
-        Each way begins where the one before ended. The first one that does not fail ends this.
-        """
-        best: Fit | None = None
-        for way in self._ways(features):
-            end, fit = way(features, best or near, tolerance, below, accuracy)
-            if end is FitEnd.NOT_BELOW:
-                return None
-            best = fit if best is None or fit is None else lower_of(best, fit)
-            if end is FitEnd.FITTED:
-                break
-        return best
+        starts = [near]
+        if self.convex is not None and not downhill:
+            rough = max(tolerance, _ROUGH_GRADIENT_SHARE * self.how.null.scale)
+            convex = self.convex(features, _NOTHING, rough, accuracy=ROUGH_ACCURACY)
+            starts = [near] if convex is None else [convex, near]
+        found: list[Fit | None] = []
+        for start in starts:
+            best: Fit | None = None
+            for way in self._ways(features):
+                end, fit = way(features, best or start, tolerance, below, accuracy)
+                if end is FitEnd.NOT_BELOW:
+                    best = None
+                    break
+                best = fit if best is None or fit is None else lower_of(best, fit)
+                if end is FitEnd.FITTED:
+                    break
+            found.append(best)
+        return lowest(found)
 
     def _ways(self, features: Features) -> list[Way]:
         """Return the ways to fit these features, the fastest first; the last one always ends with a fit."""
@@ -250,7 +250,7 @@ class Refits:
         Classes are fitted one by one: only the features tie them.
         """
         begin = begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
-        stored = self.stored_arrays(features)
+        stored = self.stored.arrays(features)
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
         held = [] if ridge is None else ridge.own.tolist()
@@ -276,16 +276,11 @@ class Refits:
         plain = len(self.compiled) == 1 and self.noise is None and self.convex is None
         return plain and self.stored.fit_in(features) and not np.any(self.signs[features])
 
-    def stored_arrays(self, features: Features) -> tuple[list[Vector], list[NDArray[np.int64] | None]]:
-        """Return the columns of these features as the kernels take them."""
-        columns = self.stored(features)
-        return [column.values for column in columns], [column.rows for column in columns]
-
     def least_along(self, features: Features, margins: Vector) -> Vector | None:
         """Return the least ψ along each feature by itself from given margins; None if columns do not fit in memory."""
         if len(self.compiled) != 1 or not self.stored.fit_in(features):
             return None
-        objective, compiled, stored = cast(LinearModel, self.objective), self.compiled[0], self.stored_arrays(features)
+        objective, compiled, stored = cast(LinearModel, self.objective), self.compiled[0], self.stored.arrays(features)
         if self.ridge is None:
             return compiled.least_along(*stored, np.ascontiguousarray(margins))
         held = self.ridge.restrict(features).own.tolist()

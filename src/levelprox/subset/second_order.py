@@ -258,7 +258,8 @@ class SetFits(SecondOrder):
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """Minimise ψ over these features, from the coefficients of another fit."""
-        fit = self.fitted_below(math.inf, features, near)
+        self._count_refit()
+        fit = self.refits(features, near or self.best, self.tolerance, math.inf, self.accuracy)
         assert fit is not None
         return fit
 
@@ -276,7 +277,7 @@ class SetFits(SecondOrder):
     def downhill(self, near: Fit) -> Fit:
         """Return the minimum over the features of another fit that is found from its coefficients alone."""
         self._count_refit()
-        fit = self.refits.downhill(near.features, near, self.tolerance, math.inf)
+        fit = self.refits(near.features, near, self.tolerance, downhill=True)
         assert fit is not None
         return fit
 

@@ -191,7 +191,7 @@ class SwapSearch(SetFits):
     def _kernel_columns(self, features: Features) -> tuple[list[Vector], list[Index | None], list[float], list[float]]:
         ridge = self.refits.ridge
         held: list[float] = [] if ridge is None else ridge.restrict(features).own.tolist()
-        return *self.refits.stored_arrays(features), self.magnitudes[features].tolist(), held
+        return *self.refits.stored.arrays(features), self.magnitudes[features].tolist(), held
 
     def _figures_of(self, fit: Fit) -> tuple[float, float, float, float, float]:
         return fit.psi, fit.resolution, self.threshold(fit), self.tolerance, ACCURACY
