@@ -26,7 +26,7 @@ from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
 from levelprox.backends import RemoteObjective
 from levelprox.constraints.costs import Costs
-from levelprox.driver import drive
+from levelprox.driver import Run
 from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.exceptions import InvalidInputError
@@ -233,8 +233,7 @@ def guided_subset(
         elif not remote:
             search, searched = _smooth_search(problem, tol, bool(prove), begin, guidance)
         search.monitor.earlier = time.monotonic() - began  # the preparation of the data
-        limits = Limits(seconds, most)
-        found: Subset = drive(search, searched, limits=limits, callback=callback, checkpoint=saved, identity=identity)
+        found: Subset = Run(search, searched, Limits(seconds, most), callback, saved)()
         return found
 
 

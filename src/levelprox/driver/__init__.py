@@ -127,7 +127,7 @@ class Run:
         limits: Limits,
         callback: Callable[..., Any] | None,
         saved: SavedState,
-        rng: np.random.Generator | None,
+        rng: np.random.Generator | None = None,
         parent: Run | None = None,
     ) -> None:
         self.method, self.problem, self.limits, self.callback = method, problem, limits, callback

@@ -237,7 +237,8 @@ def fit_with_signs(
     entered = -1
     unproved: Fit | None = None  # the best fit that satisfies all signs and is not known to be optimal
     for _ in range(NEWTON_STEPS + 10 * features.size):
-        end, fit = refits.by_columns(features[free], Fit(features, x, 0.0, x), tolerance, math.inf, accuracy)
+        begin = Fit(features, x, 0.0, x)
+        end, fit = refits.by_columns(features[free], begin, tolerance, math.inf, accuracy, raw=True)
         if fit is None:
             break
         to = np.zeros(features.size)

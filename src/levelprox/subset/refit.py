@@ -149,26 +149,13 @@ class Refits:
         objective, n_outputs, at_hand = self.objective, self.problem.n_outputs, self.stored.fit_in(features)
         most = _COMPILED_COORDINATES if n_outputs <= _MANY_CLASSES else _MANY_COORDINATES
         if self.compiled and at_hand:
-            ways.append(partial(fit_with_signs, self) if np.any(self.signs[features]) else self._by_kernel)
+            ways.append(partial(fit_with_signs, self) if np.any(self.signs[features]) else self.by_columns)
         if self.of_classes is not None and at_hand and features.size * n_outputs <= most:
             ways.append(self._by_kernel_of_classes)
         linear = self.ridge is None and isinstance(objective, LinearModel)
         if linear and at_hand and isinstance(cast(LinearModel, objective).loss, Huber):
             ways.append(self._by_vertex)
         return [*ways, self._over_data]
-
-    def _by_kernel(
-        self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
-    ) -> tuple[FitEnd, Fit | None]:
-        """Return the compiled fit; where it failed and is usable, with ψ as its coefficients attain it."""
-        end, fit = self.by_columns(features, near, tolerance, below, accuracy)
-        if end is not FitEnd.FAILED or fit is None:
-            return end, fit
-        if not (math.isfinite(fit.psi) and np.all(np.isfinite(fit.x))):
-            return end, None
-        fit = self.as_attained(features, fit)  # not known to be optimal, but often the better one
-        gone = self.brief and not self.objective.attained and fit.psi <= _NO_LOSS_SHARE * self.how.null.psi
-        return FitEnd.FITTED if gone else end, fit
 
     def _by_kernel_of_classes(
         self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
@@ -237,20 +224,22 @@ class Refits:
         gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
         fit = Fit(features, vertex.x, psi, vertex.margins, None, gap, resolution + delta * vertex.rounding)
         if not np.any(signs):
-            _, other = self.by_columns(features, fit, tolerance, math.inf, accuracy)
+            _, other = self.by_columns(features, fit, tolerance, math.inf, accuracy, raw=True)
             fit = fit if other is None else lower_of(fit, other)
         close = fit.gap <= CLOSE_SHARE * abs(fit.psi) + fit.resolution
         return FitEnd.FITTED if close else FitEnd.FAILED, fit
 
     def by_columns(
-        self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float
+        self, features: Features, near: Fit, tolerance: float, below: float, accuracy: float, raw: bool = False
     ) -> tuple[FitEnd, Fit | None]:
-        """Return how the compiled fits end, and the fit; None where it is not below a value.
+        """Return how the compiled fits end, and the fit; None where it is not below a value, or not usable.
 
-        Classes are fitted one by one: only the features tie them.
+        Classes are fitted one by one: only the features tie them. A fit that failed has ψ as its coefficients attain
+        it, unless it is `raw`.
         """
         begin = begun_at(near, features, len(self.compiled)).reshape(-1, len(self.compiled))
-        stored = self.stored.arrays(features)
+        columns = self.stored(features)
+        stored = [column.values for column in columns], [column.rows for column in columns]
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
         held = [] if ridge is None else ridge.own.tolist()
@@ -269,7 +258,14 @@ class Refits:
             fits.append(fit if ridge is not None else held_back(self, k, fit, tolerance, accuracy))
             # A margin loss is nowhere negative: the other classes may have what this one is sure to leave.
             below -= max(psi - gap - resolution, 0.0)
-        return together, fits[0] if len(fits) == 1 else joined(fits)
+        fit = fits[0] if len(fits) == 1 else joined(fits)
+        if raw or together is not FitEnd.FAILED:
+            return together, fit
+        if not (math.isfinite(fit.psi) and np.all(np.isfinite(fit.x))):
+            return together, None
+        fit = self.as_attained(features, fit)  # not known to be optimal, but often the better one
+        gone = self.brief and not self.objective.attained and fit.psi <= _NO_LOSS_SHARE * self.how.null.psi
+        return FitEnd.FITTED if gone else together, fit
 
     def has_kernel(self, features: Features) -> bool:
         """Return whether fits over these features are compiled, without signs, and end with the kernel's result."""

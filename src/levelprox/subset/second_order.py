@@ -69,7 +69,17 @@ class SecondOrder:
 
     def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
         """Return second-order estimates at a fit; unless `exact`, of large data with curvatures of a fit nearby."""
-        gradient, cross, own = self._derivatives(fit, 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE)
+        if self.newton is not None:
+            self.check_time()
+            self.n_grad += 1
+            model = cast(MultinomialModel, self.objective)
+            gradient, cross, own = model.derivatives_over(fit.margins, self.newton().columns, fit.features)
+        else:
+            change, bend = 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE, self._bend(fit)
+            if self._own is None or not is_near(self._own[0], bend, change):
+                self._own = bend, self.objective.feature_hessians_of(fit.margins)
+                self.n_grad += 1
+            gradient, cross, own = self.gradient(fit), self.columns_of(fit, change), self._own[1]
         basis = None
         if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
@@ -77,19 +87,6 @@ class SecondOrder:
         estimates = SwapEstimates(self.problem, fit, gradient, cross, own, *figures)
         self.look_along(estimates, fit)
         return estimates
-
-    def _derivatives(self, fit: Fit, change: float) -> tuple[Vector, Matrix, Matrix]:
-        """Return ∇ψ at a fit, the columns of ∇²ψ that belong to it, and its diagonal blocks."""
-        if self.newton is not None:
-            self.check_time()
-            self.n_grad += 1
-            model = cast(MultinomialModel, self.objective)
-            return model.derivatives_over(fit.margins, self.newton().columns, fit.features)
-        bend = self._bend(fit)
-        if self._own is None or not is_near(self._own[0], bend, change):
-            self._own = bend, self.objective.feature_hessians_of(fit.margins)
-            self.n_grad += 1
-        return self.gradient(fit), self.columns_of(fit, change), self._own[1]
 
     @cached_property
     def _noise(self) -> Vector | None:

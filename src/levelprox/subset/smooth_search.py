@@ -280,7 +280,7 @@ class SmoothSearch(Search):
             yield best_by_narrowing(self.swaps, null, self.k)
             return
         if has_parabolas(problem):
-            yield once(lambda: best_by_parabolas(self.swaps, null, self.k, self._is_quick()))
+            yield once(functools.partial(best_by_parabolas, self.swaps, null, self.k, self._is_quick()))
             return
         yield from self._convex_starts(null)
         most = min(2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))

@@ -199,7 +199,11 @@ class SwapSearch(SetFits):
     def _with_newcomer(self, fit: Fit, j: int, leaving: list[int], most: float) -> tuple[int, int, Fit | None]:
         """Return how many swaps for one newcomer cannot lower ψ, the number of refits, and a fit that is lower."""
         shown, n_refits = 0, 1
-        larger, costs = self._with(fit, j)  # first: this bounds what leaving out any i then costs
+        # First the fit with feature j as well: this bounds what leaving out any i then costs.
+        larger = self.fitted(np.insert(fit.features, int(np.searchsorted(fit.features, j)), j), fit)
+        costs = np.zeros(larger.features.size)
+        if self.has_bounds():
+            costs = least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
         for i in leaving:
             stays = larger.features != fit.features[i]
             if self.has_bounds() and larger.lower_bound + costs[~stays][0] >= fit.psi - self.threshold(fit):
@@ -213,13 +217,6 @@ class SwapSearch(SetFits):
                 return 0, n_refits, new
             shown += new is None or self.excludes(new, fit)
         return shown, n_refits, None
-
-    def _with(self, fit: Fit, j: int) -> tuple[Fit, Vector]:
-        """Return the fit with feature j as well, and what leaving out each of its features costs at least."""
-        larger = self.fitted(np.insert(fit.features, int(np.searchsorted(fit.features, j)), j), fit)
-        if not self.has_bounds():
-            return larger, np.zeros(larger.features.size)
-        return larger, least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
 
     def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates) -> tuple[int, list[tuple[int, list[int]]]]:
         """Return how many swaps a bound rules out, and the others, those with the largest estimated gains first.
