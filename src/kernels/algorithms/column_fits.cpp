@@ -51,6 +51,8 @@ ColumnFits::ColumnFits(std::int64_t n, LossKind loss, double parameter, double w
       parameter_(parameter), curvature_bound_(curvature_bound), concordance_(concordance), total_(double(n)),
       target_(target), weight_(weight), offset_(offset), infimum_at_infinity_(!convex && !attained),
       nonconvex_attained_(!convex && attained) {
+    auto groups = std::make_shared<const EqualSamples>(n, target, offset);
+    if (groups->are_few()) equal_samples_ = std::move(groups);
     if (!weight) return;
     const HeadTail sum = compensated_sum(n, weight);
     total_ = sum.head + sum.tail;
@@ -98,9 +100,40 @@ ColumnFits::ColumnFits(const ColumnFits &other, const Extended &extended) : Colu
     offset_ = extended.offset.data();
 }
 
+ColumnFits::ColumnFits(const ColumnFits &other, const DistinctSamples &rows) : ColumnFits(other) {
+    n_ = samples_ = std::int64_t(rows.target.size());
+    target_ = rows.target.data();
+    weight_ = rows.weight.data();
+    offset_ = rows.offset.data();
+    equal_samples_.reset();
+}
+
 ColumnFit ColumnFits::fit(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
                           double below, const std::vector<double> &noise, const std::vector<double> &ridge,
                           Poll &poll) const {
+    const std::unique_ptr<const EqualSamples> groups = noise.empty() ? equal_samples(columns) : nullptr;
+    if (!groups) return fit_all_rows(columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
+    const DistinctSamples rows(*groups, columns, target_, weight_, offset_);
+    ColumnFit found = ColumnFits(*this, rows)
+                          .fit_all_rows(rows.columns, std::move(x), tolerance, accuracy, below, noise, ridge, poll);
+    std::vector<double> margins;
+    margins.reserve(std::size_t(n_) + columns.size());
+    for (const std::int32_t group : groups->group()) margins.push_back(found.margins[std::size_t(group)]);
+    margins.insert(margins.end(), found.margins.begin() + std::ptrdiff_t(groups->count()), found.margins.end());
+    found.margins = std::move(margins);
+    return found;
+}
+
+std::unique_ptr<const EqualSamples> ColumnFits::equal_samples(const Columns &columns) const {
+    if (!equal_samples_) return nullptr;
+    auto groups = std::make_unique<EqualSamples>(*equal_samples_);
+    groups->separate(columns);
+    return groups->are_few() ? std::move(groups) : nullptr;
+}
+
+ColumnFit ColumnFits::fit_all_rows(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
+                                   double below, const std::vector<double> &noise, const std::vector<double> &ridge,
+                                   Poll &poll) const {
     if (ridge.empty()) return fit_without_ridge(columns, std::move(x), tolerance, accuracy, below, noise, poll);
     const Extended extended(*this, columns, ridge, offset_);
     return ColumnFits(*this, extended)

@@ -5,6 +5,9 @@
 // One pass over the columns gives psi, gradient and Hessian. Dense columns are read in blocks of rows; of sparse ones,
 // as of words in texts, only what is stored.
 //
+// Samples that are equal in all that a fit depends on are one row with the sum of their weights, where that leaves far
+// fewer rows (equal_samples.hpp).
+//
 // With a ridge, sum_j r_j x_j^2 is added to psi: each column gets a row of its own below the samples, whose loss is the
 // square of its margin x_j with the weight r_j. All that follows holds for these rows as for samples.
 //
@@ -17,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/equal_samples.hpp"
 #include "algorithms/interrupt.hpp"
 #include "algorithms/loss.hpp"
 #include "algorithms/orthonormal.hpp"
@@ -49,6 +53,24 @@ public:
                bool attained);
 
     std::int64_t rows() const { return n_; }
+
+    // Groups of samples with the same target, offset and columns; null where these are too many.
+    std::unique_ptr<const EqualSamples> equal_samples(const Columns &columns) const;
+
+    // Returns body(fits, columns): over one row for each group where these are few when a column separates them
+    // further, else over all rows.
+    template <class Body>
+    auto over_fewer_rows(const EqualSamples *groups, const Column &further, const Columns &columns, Body body) const {
+        if (groups) {
+            EqualSamples finer = *groups;
+            finer.separate({further});
+            if (finer.are_few()) {
+                const DistinctSamples rows(finer, columns, target_, weight_, offset_);
+                return body(ColumnFits(*this, rows), rows.columns);
+            }
+        }
+        return body(*this, columns);
+    }
 
     // From x, or from 0 where that is better, until what is left to gain is at most accuracy |psi|, or rounding. Ends
     // early, `not_below`, where psi is shown to stay at `below` or above. Losses that are not convex: until |gradient|
@@ -101,6 +123,10 @@ private:
     static Conjugate conjugate_of(LossKind loss);
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &other, const Extended &extended);
+    ColumnFits(const ColumnFits &other, const DistinctSamples &rows);
+    ColumnFit fit_all_rows(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
+                           double below, const std::vector<double> &noise, const std::vector<double> &ridge,
+                           Poll &poll) const;
     ColumnFit fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
                                 double below, const std::vector<double> &noise, Poll &poll) const;
     void evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope,
@@ -148,6 +174,7 @@ private:
     double parameter_, curvature_bound_, concordance_, total_;
     const double *target_, *weight_, *offset_;
     bool infimum_at_infinity_, nonconvex_attained_;
+    std::shared_ptr<const EqualSamples> equal_samples_;
 };
 
 }  // namespace levelprox

@@ -87,12 +87,45 @@ ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, c
     larger.columns.push_back({});
     larger.magnitude.push_back(0.0);
     if (!inside.ridge.empty()) larger.ridge.push_back(0.0);
-    const auto fit = [&](const Columns &columns, std::vector<double> start, double below,
-                         const std::vector<double> &ridge) {
-        ++found.n_refits;
-        return fits.fit(columns, std::move(start), settings.tolerance, settings.accuracy, below, {}, ridge, poll);
+    // Examines a newcomer, with columns those of S and its own: whether it lowers psi, or a fit fails.
+    const auto examine = [&](const ColumnFits &here, const Columns &columns, const auto &leaving_for) {
+        const auto fit = [&](const Columns &over, std::vector<double> start, double below,
+                             const std::vector<double> &ridge) {
+            ++found.n_refits;
+            return here.fit(over, std::move(start), settings.tolerance, settings.accuracy, below, {}, ridge, poll);
+        };
+        std::vector<double> start = x;
+        start.push_back(0.0);
+        const ColumnFit with = fit(columns, std::move(start), INFINITE, larger.ridge);
+        std::int64_t shown = 0;
+        if (with.end == FitEnd::failed) return SwapEnd::failed;
+        const std::vector<double> costs = least_costs(with.x, with.hessian, larger.magnitude, settings.concordance);
+        const double least = std::isfinite(settings.concordance) ? with.psi - with.gap - with.resolution : -INFINITE;
+        for (const std::int64_t i : leaving_for) {
+            if (least + costs[std::size_t(i)] >= settings.psi - threshold) {
+                ++shown;
+                continue;
+            }
+            if (found.n_refits >= most_refits) break;
+            Columns others = columns;
+            std::vector<double> near = with.x, ridge = larger.ridge;
+            others.erase(others.begin() + i);
+            near.erase(near.begin() + i);
+            if (!ridge.empty()) ridge.erase(ridge.begin() + i);
+            const ColumnFit without = fit(others, std::move(near), settings.psi, ridge);
+            if (without.end == FitEnd::failed) return SwapEnd::failed;
+            const double coarser = std::max(without.resolution - settings.resolution, 0.0);
+            if (without.end == FitEnd::fitted && without.psi < settings.psi - threshold - coarser) {
+                found.leaves = i;
+                return SwapEnd::lower;
+            }
+            shown += without.end == FitEnd::not_below || without.psi - without.gap >= settings.psi - 2 * threshold;
+        }
+        found.shown += shown;
+        return SwapEnd::examined;
     };
-    for (std::size_t j = 0; j < newcomers.columns.size(); ++j) {
+    const auto groups = fits.equal_samples(inside.columns);
+    for (std::size_t j = 0; j < newcomers.columns.size() && found.end == SwapEnd::examined; ++j) {
         found.newcomer = std::int64_t(j);
         if (found.n_refits >= most_refits) {
             found.end = SwapEnd::refits;
@@ -102,39 +135,10 @@ ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, c
         larger.magnitude.back() = newcomers.magnitude[j];
         if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
         const std::int64_t before = found.n_refits;
-        const auto ended = [&](SwapEnd end) {
-            found.end = end;
-            found.n_refits = before;
-            return found;
-        };
-        std::vector<double> start = x;
-        start.push_back(0.0);
-        const ColumnFit with = fit(larger.columns, std::move(start), INFINITE, larger.ridge);
-        std::int64_t shown = 0;
-        if (with.end == FitEnd::failed) return ended(SwapEnd::failed);
-        const std::vector<double> costs = least_costs(with.x, with.hessian, larger.magnitude, settings.concordance);
-        const double least = std::isfinite(settings.concordance) ? with.psi - with.gap - with.resolution : -INFINITE;
-        for (const std::int64_t i : leaving[j]) {
-            if (least + costs[std::size_t(i)] >= settings.psi - threshold) {
-                ++shown;
-                continue;
-            }
-            if (found.n_refits >= most_refits) break;
-            Columns columns = larger.columns;
-            std::vector<double> near = with.x, ridge = larger.ridge;
-            columns.erase(columns.begin() + i);
-            near.erase(near.begin() + i);
-            if (!ridge.empty()) ridge.erase(ridge.begin() + i);
-            const ColumnFit without = fit(columns, std::move(near), settings.psi, ridge);
-            if (without.end == FitEnd::failed) return ended(SwapEnd::failed);
-            const double coarser = std::max(without.resolution - settings.resolution, 0.0);
-            if (without.end == FitEnd::fitted && without.psi < settings.psi - threshold - coarser) {
-                found.leaves = i;
-                return ended(SwapEnd::lower);
-            }
-            shown += without.end == FitEnd::not_below || without.psi - without.gap >= settings.psi - 2 * threshold;
-        }
-        found.shown += shown;
+        found.end = fits.over_fewer_rows(
+            groups.get(), newcomers.columns[j], larger.columns,
+            [&](const ColumnFits &here, const Columns &columns) { return examine(here, columns, leaving[j]); });
+        if (found.end != SwapEnd::examined) found.n_refits = before;
     }
     return found;
 }
@@ -147,6 +151,7 @@ BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, co
     SwapColumns larger = inside;
     larger.columns.push_back({});
     if (!inside.ridge.empty()) larger.ridge.push_back(0.0);
+    const auto groups = fits.equal_samples(inside.columns);
     for (std::size_t j = 0; j < newcomers.columns.size(); ++j) {
         const double least = std::max(best.gain, settings.threshold);
         if (bounds[j] <= least) break;
@@ -154,8 +159,11 @@ BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, co
         if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
         std::vector<double> start = x;
         start.push_back(0.0);
-        const ColumnFit with = fits.fit(larger.columns, std::move(start), settings.tolerance, settings.accuracy,
-                                        settings.psi - least, {}, larger.ridge, poll);
+        const ColumnFit with = fits.over_fewer_rows(
+            groups.get(), newcomers.columns[j], larger.columns, [&](const ColumnFits &here, const Columns &columns) {
+                return here.fit(columns, std::move(start), settings.tolerance, settings.accuracy, settings.psi - least,
+                                {}, larger.ridge, poll);
+            });
         best.failed = with.end == FitEnd::failed;
         if (best.failed) break;
         ++best.tried;
