@@ -106,8 +106,15 @@ WORKING = (
         words=("3 ≤ 3",),
     ),
     Case(
-        "progress of a choice counts fits",
+        "progress of a choice counts folds",
         printed(lambda: SparseRegressorCV(n_features=[2, 10], cv=3, verbose=1).fit(*load_diabetes(return_X_y=True))),
+        words=("of 3 folds",),
+    ),
+    Case(
+        "progress of a choice counts fits",
+        printed(
+            lambda: SparseRegressorCV("huber", n_features=[2, 10], cv=3, verbose=1).fit(*load_diabetes(return_X_y=True))
+        ),
         words=("of 6 fits",),
     ),
     Case("a path", drawn(lambda: PathDisplay.from_estimator(SparseRegressor(), samples(), target())), needs=PLOT),

@@ -42,6 +42,7 @@ _DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of t
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
+_LEAST_LENGTH = 2.0**-480  # of a column in a basis: the inverse of its square would overflow, and it counts as zero
 _SLOPE_DIGITS = 16  # units in the last place of ℓ', of its terms
 _STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
@@ -195,7 +196,8 @@ def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, self_conc
 def _inverse_coordinates(basis: Matrix) -> tuple[Matrix, float]:
     """Return the (pseudo-)inverse of the coordinates of columns in an orthonormal basis, and their condition number."""
     length = np.sqrt(np.sum(basis**2, axis=1))
-    unit = 1 / np.where(length > 0, length, 1.0)
+    curved = length > _LEAST_LENGTH
+    unit = np.where(curved, 1 / np.where(curved, length, 1.0), 0.0)
     values = np.linalg.svd(unit[:, None] * basis, compute_uv=False)
     inverse = np.linalg.pinv(unit[:, None] * basis, rcond=1e-15) * unit
     full = values.size == basis.shape[0] and values[-1] > 0

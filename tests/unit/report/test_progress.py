@@ -74,8 +74,12 @@ def test_lines_of_a_fit_under_a_level(diabetes, capfd):
 
 @pytest.mark.parametrize(
     ("options", "last"),
-    [({"cv": 3}, "6 of 6 fits"), ({"criterion": "bic"}, "2 of 2 fits")],
-    ids=["cv", "criterion"],
+    [
+        ({"cv": 3, "loss": "huber"}, "6 of 6 fits"),
+        ({"cv": 3}, "3 of 3 folds"),
+        ({"criterion": "bic"}, "2 of 2 fits"),
+    ],
+    ids=["cv", "cv of a squared loss", "criterion"],
 )
 def test_lines_of_a_choice_count(options, last, diabetes, capfd):
     SparseRegressorCV(n_features=[1, 2], verbose=1, **options).fit(*diabetes)
