@@ -15,14 +15,14 @@ two-dimensional and safe for the kernels, and its type is not checked again.
 
 from __future__ import annotations
 
-from levelprox.designs._base import Design
+from levelprox.designs._base import Design, is_dask, is_on_device, is_remote, library_of
 from levelprox.designs._base import check_finite as check_finite
 from levelprox.designs._base import check_shape as check_shape
 from levelprox.designs._base import column_name as column_name
 from levelprox.designs._base import rounding as rounding
 from levelprox.designs.chunked import Chunked, open_chunked
 from levelprox.designs.column_view import DeferredDesign, SelectedDesign
-from levelprox.designs.dense import DenseDesign, as_design, is_dask, is_on_device, is_remote, library_of
+from levelprox.designs.dense import DenseDesign, as_design
 from levelprox.designs.intercept import (
     InterceptDesign,
     precise_matvec,

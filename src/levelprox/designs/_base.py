@@ -60,6 +60,12 @@ class Design(ABC):
     #: Whether the kernels can read X row by row, as minibatches require.
     has_rows: bool = True
 
+    #: The design that this one is made of, such as X for X with an intercept; None where it holds the data.
+    base: Design | None = None
+
+    #: Whether a view is a copy, however large it is.
+    copies_columns: bool = False
+
     @property
     def ones(self) -> Index:
         """The columns that are an intercept: features that never count, in ascending order."""
@@ -160,9 +166,27 @@ class Design(ABC):
         """X[:, W], copied only where the copy is small.
 
         All features in their order are X itself; a copy takes at most a quarter of the memory of X and 128 MiB
-        more; any other selection is a `SelectedDesign`, which reads X where it lies.
+        more; any other selection is a `SelectedDesign`, which reads X where it lies. A design around another one
+        selects its own part, such as center and scale, around the selected columns of the other.
         """
-        return self._view(positions("W", W, self.shape[1]))
+        from levelprox.designs.column_view import SelectedDesign  # a design itself
+
+        design: Design = self
+        chosen, around = positions("W", W, self.shape[1]), list[tuple[Design, Index]]()
+        while True:
+            if chosen.size == design.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
+                part = design
+                break
+            if design.base is None:
+                size = design.nbytes * design.stored_in(chosen) // max(design.stored, 1)
+                small = design.copies_columns or size <= _SMALL + design.nbytes // 4
+                part = design._columns(chosen) if small else SelectedDesign(design, chosen)
+                break
+            around.append((design, chosen))
+            design, chosen = design.base, design._in_base(chosen)
+        for outer, places in reversed(around):
+            part = outer._around(part, places)
+        return part
 
     def linear_model(
         self,
@@ -195,20 +219,21 @@ class Design(ABC):
     def _gram(self, weight: Vector | None, known: int) -> Vector:
         """Return the Gram matrix, in which the leading block of size `known` may have any content."""
 
-    def _view(self, chosen: Index) -> Design:
-        from levelprox.designs.column_view import SelectedDesign  # a design itself
-
-        if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
-            return self
-        size = self.nbytes * self.stored_in(chosen) // max(self.stored, 1)
-        return self._columns(chosen) if size <= _SMALL + self.nbytes // 4 else SelectedDesign(self, chosen)
-
     def _piece(self, chosen: Index, begin: int, end: int) -> Design:
         """X[begin:end, chosen], copied, stored as suits its Gram matrix."""
         return self._rows(np.arange(begin, end))._columns(chosen)
 
-    @abstractmethod
-    def _columns(self, chosen: Index) -> Design: ...
+    def _columns(self, chosen: Index) -> Design:
+        assert self.base is not None
+        return self._around(self.base._columns(self._in_base(chosen)), chosen)
+
+    def _in_base(self, chosen: Index) -> Index:
+        """Return the places in `base` of the chosen columns."""
+        return chosen
+
+    def _around(self, part: Design, chosen: Index) -> Design:
+        """Return the chosen columns of this design, where `part` is those of `base`."""
+        return part
 
     @abstractmethod
     def _rows(self, chosen: Index) -> Design: ...
@@ -298,3 +323,99 @@ def check_finite(kernel: DesignKernel, names: Names | None = None) -> None:
 def column_name(j: int, names: Names | None = None) -> str:
     """Return what a message calls column j of X."""
     return f"column {j}" if names is None else f"column {j} ({str(names[j])!r})"
+
+
+_DASK = ("dask", "dask_expr")
+_DEVICES = ("torch", "cupy", "cupyx")
+
+
+def library_of(X: object) -> str:
+    """Return the name of the package of X's type.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    str
+        Such as "numpy", "scipy", "dask" or "torch".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.library_of(np.ones(2))
+    'numpy'
+    """
+    return type(X).__module__.split(".")[0]
+
+
+def is_dask(X: object) -> bool:
+    """Return whether X is an array or a dataframe of Dask.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_dask(np.ones(2))
+    False
+    """
+    return library_of(X) in _DASK
+
+
+def is_on_device(X: object) -> bool:
+    """Return whether X is a tensor of torch or an array of cupy.
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for all other types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_on_device(np.ones(2))
+    False
+    """
+    return library_of(X) in _DEVICES
+
+
+def is_remote(X: object) -> bool:
+    """Return whether X is outside the memory of this process: of Dask, on a device, or in files (`Chunked`).
+
+    Parameters
+    ----------
+    X : object
+        Data of any kind.
+
+    Returns
+    -------
+    bool
+        False for arrays in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox import designs
+    >>> designs.is_remote(np.ones((2, 2)))
+    False
+    """
+    return library_of(X) in (*_DASK, *_DEVICES) or getattr(X, "is_chunked", False) is True

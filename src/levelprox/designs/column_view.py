@@ -48,6 +48,8 @@ class SelectedDesign(Design):
     [4.0]
     """
 
+    base: Design
+
     def __init__(self, base: Design, W: ArrayLike) -> None:
         self.base, self.chosen = base, positions("W", W, base.shape[1])
         self.shape = (base.shape[0], self.chosen.size)
@@ -121,11 +123,8 @@ class SelectedDesign(Design):
     def _piece(self, chosen: Index, begin: int, end: int) -> Design:
         return self.base._piece(self.chosen[chosen], begin, end)
 
-    def _columns(self, chosen: Index) -> Design:
-        return self.base._columns(self.chosen[chosen])
-
-    def _view(self, chosen: Index) -> Design:
-        return self.base._view(self.chosen[chosen])
+    def _in_base(self, chosen: Index) -> Index:
+        return self.chosen[chosen]
 
     def _rows(self, chosen: Index) -> Design:
         return self.base._rows(chosen)._columns(self.chosen)
@@ -155,6 +154,8 @@ class DeferredDesign(Design):
     >>> later.matvec([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
+
+    copies_columns = True
 
     def __init__(
         self,
@@ -200,11 +201,6 @@ class DeferredDesign(Design):
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
         return self.at_hand._gram(weight, known)
-
-    def _view(self, chosen: Index) -> Design:
-        if chosen.size == self.shape[1] and np.array_equal(chosen, np.arange(chosen.size)):
-            return self
-        return self._columns(chosen)
 
     def _piece(self, chosen: Index, begin: int, end: int) -> Design:
         return self.at_hand._piece(chosen, begin, end)
@@ -262,7 +258,7 @@ class ColumnCache:
         if not self.has(i, chosen):
             whole = read()
             if not (keep and self._take(i, chosen, whole)):
-                return whole._view(chosen)
+                return whole.view(chosen)
         if keep:
             self._trim(i, chosen)
         features, stock = self._stock[i]

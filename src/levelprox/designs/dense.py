@@ -13,7 +13,7 @@ import scipy.sparse
 
 from levelprox import _kernels
 from levelprox._typing import FloatArray, Index, Names, Vector
-from levelprox.designs._base import Design, check_finite, check_shape, real_values
+from levelprox.designs._base import Design, check_finite, check_shape, is_dask, library_of, real_values
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError
 
@@ -91,24 +91,10 @@ class DenseDesign(Design):
             yield rows, DenseDesign(self.array[rows])
 
     def _columns(self, chosen: Index) -> DenseDesign:
-        """X[:, chosen], in the order of storage of X."""
-        if not self.kernel.by_rows:
-            out = np.empty((chosen.size, self.shape[0]), dtype=self.dtype)
-            self.kernel.take_slices(chosen, out)
-            return DenseDesign(out.T)
-        out = np.empty((self.shape[0], chosen.size), dtype=self.dtype)
-        self.kernel.take_within(chosen, 0, out)
-        return DenseDesign(out)
+        return DenseDesign(self._taken(chosen, axis=1))
 
     def _rows(self, chosen: Index) -> DenseDesign:
-        """X[chosen], in the order of storage of X."""
-        if self.kernel.by_rows:
-            out = np.empty((chosen.size, self.shape[1]), dtype=self.dtype)
-            self.kernel.take_slices(chosen, out)
-            return DenseDesign(out)
-        out = np.empty((self.shape[1], chosen.size), dtype=self.dtype)
-        self.kernel.take_within(chosen, 0, out)
-        return DenseDesign(out.T)
+        return DenseDesign(self._taken(chosen, axis=0))
 
     def stored_in(self, chosen: Index) -> int:
         """Return how many entries of these columns are stored, repeats included."""
@@ -126,101 +112,17 @@ class DenseDesign(Design):
         self.kernel.gram(np.ones(self.shape[0]) if weight is None else weight, known, gram)
         return gram
 
-
-_DASK = ("dask", "dask_expr")
-_DEVICES = ("torch", "cupy", "cupyx")
-
-
-def library_of(X: object) -> str:
-    """Return the name of the package of X's type.
-
-    Parameters
-    ----------
-    X : object
-        Data of any kind.
-
-    Returns
-    -------
-    str
-        Such as "numpy", "scipy", "dask" or "torch".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import designs
-    >>> designs.library_of(np.ones(2))
-    'numpy'
-    """
-    return type(X).__module__.split(".")[0]
-
-
-def is_dask(X: object) -> bool:
-    """Return whether X is an array or a dataframe of Dask.
-
-    Parameters
-    ----------
-    X : object
-        Data of any kind.
-
-    Returns
-    -------
-    bool
-        False for all other types.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import designs
-    >>> designs.is_dask(np.ones(2))
-    False
-    """
-    return library_of(X) in _DASK
-
-
-def is_on_device(X: object) -> bool:
-    """Return whether X is a tensor of torch or an array of cupy.
-
-    Parameters
-    ----------
-    X : object
-        Data of any kind.
-
-    Returns
-    -------
-    bool
-        False for all other types.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import designs
-    >>> designs.is_on_device(np.ones(2))
-    False
-    """
-    return library_of(X) in _DEVICES
-
-
-def is_remote(X: object) -> bool:
-    """Return whether X is outside the memory of this process: of Dask, on a device, or in files (`Chunked`).
-
-    Parameters
-    ----------
-    X : object
-        Data of any kind.
-
-    Returns
-    -------
-    bool
-        False for arrays in memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import designs
-    >>> designs.is_remote(np.ones((2, 2)))
-    False
-    """
-    return library_of(X) in (*_DASK, *_DEVICES) or getattr(X, "is_chunked", False) is True
+    def _taken(self, chosen: Index, axis: int) -> FloatArray:
+        """X along `axis` at the chosen places, in the order of storage of X."""
+        by_rows = self.kernel.by_rows
+        along = (axis == 0) == by_rows
+        count, length = self.shape if by_rows else self.shape[::-1]
+        out = np.empty((chosen.size, length) if along else (count, chosen.size), dtype=self.dtype)
+        if along:
+            self.kernel.take_slices(chosen, out)
+        else:
+            self.kernel.take_within(chosen, 0, out)
+        return out if by_rows else out.T
 
 
 def as_design(X: object, names: Names | None = None) -> Design:
@@ -252,7 +154,7 @@ def as_design(X: object, names: Names | None = None) -> Design:
     """
     if isinstance(X, Design):
         return X
-    if library_of(X) in (*_DASK, "cupy", "cupyx"):
+    if is_dask(X) or library_of(X) in ("cupy", "cupyx"):
         raise InvalidInputError(
             f"X is {type(X).__module__}.{type(X).__name__}, and would have to be brought here whole: "
             "linear_model(X, b, …) makes a model of it where it is, and estimators take it as it is"

@@ -48,6 +48,7 @@ class InterceptDesign(Design):
     """
 
     has_rows = False
+    base: Design
 
     def __init__(self, base: Design, ones: Index | None = None) -> None:
         if base.ones.size:
@@ -137,13 +138,12 @@ class InterceptDesign(Design):
         return out
 
     def _in_base(self, chosen: Index) -> Index:
-        """Positions of the chosen columns in the base, except those of ones."""
         kept = chosen[~np.isin(chosen, self._ones)]
         return kept - np.searchsorted(self._ones, kept)
 
-    def _selected(self, chosen: Index, base: Design) -> Design:
+    def _around(self, part: Design, chosen: Index) -> Design:
         ones = np.flatnonzero(np.isin(chosen, self._ones)).astype(np.int64, copy=False)
-        return InterceptDesign(base, ones) if ones.size else base
+        return InterceptDesign(part, ones) if ones.size else part
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
         s = self._weight("D", weight)
@@ -154,14 +154,6 @@ class InterceptDesign(Design):
         gram[self._ones, :] = border
         gram[:, self._ones] = border[:, None]
         return gram
-
-    def _view(self, chosen: Index) -> Design:
-        if np.array_equal(chosen, np.arange(self.shape[1])):
-            return self
-        return self._selected(chosen, self.base._view(self._in_base(chosen)))
-
-    def _columns(self, chosen: Index) -> Design:
-        return self._selected(chosen, self.base.columns(self._in_base(chosen)))
 
     def _rows(self, chosen: Index) -> Design:
         return InterceptDesign(self.base.rows(chosen), self._ones)

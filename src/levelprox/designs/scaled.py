@@ -65,6 +65,7 @@ class ScaledDesign(Design):
     """
 
     has_rows = False
+    base: Design
 
     def __init__(self, base: Design, center: ArrayLike | None = None, scale: ArrayLike | None = None) -> None:
         if isinstance(base, ScaledDesign) or base.ones.size:
@@ -210,17 +211,16 @@ class ScaledDesign(Design):
         """`values`, whose last axis is that of the columns, divided by s."""
         return values if self.scale_ is None else values / self.scale_
 
-    def _over(self, base: Design, chosen: Index) -> ScaledDesign:
-        """Return some columns of A; c and s were checked."""
-        part = copy.copy(self)
-        part.__dict__.pop("_entrywise", None)
-        part.base, part.shape, part.dtype, part.nbytes = base, base.shape, base.dtype, base.nbytes
+    def _around(self, part: Design, chosen: Index) -> ScaledDesign:
+        found = copy.copy(self)  # c and s were checked
+        found.__dict__.pop("_entrywise", None)
+        found.base, found.shape, found.dtype, found.nbytes = part, part.shape, part.dtype, part.nbytes
         for name in ("center_", "scale_"):
             whole = getattr(self, name)
             if whole is not None:
-                setattr(part, name, whole[chosen])
-                part.nbytes += part.shape[1] * whole.itemsize
-        return part
+                setattr(found, name, whole[chosen])
+                found.nbytes += found.shape[1] * whole.itemsize
+        return found
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:
         if self.center_ is not None and self._is_dense:
@@ -235,14 +235,6 @@ class ScaledDesign(Design):
             return gram
         upper = np.triu(gram / self.scale_ / self.scale_[:, None])
         return upper + np.triu(upper, 1).T  # divided in one order, or the halves would round differently
-
-    def _view(self, chosen: Index) -> Design:
-        if np.array_equal(chosen, np.arange(self.shape[1])):
-            return self
-        return self._over(self.base._view(chosen), chosen)
-
-    def _columns(self, chosen: Index) -> Design:
-        return self._over(self.base.columns(chosen), chosen)
 
     def _rows(self, chosen: Index) -> Design:
         return ScaledDesign(self.base.rows(chosen), self.center_, self.scale_)
@@ -307,7 +299,7 @@ class ScaledDesign(Design):
         sums = self.base.rmatvec(weight) if power == 1 else self._scaled(self.base.column_squares(weight))
         sums = self._scaled(sums)
         if entrywise.size:
-            sums[entrywise] = self._over(self.base.columns(entrywise), entrywise)._moments(weight)[power - 1]
+            sums[entrywise] = self._around(self.base._columns(entrywise), entrywise)._moments(weight)[power - 1]
         return sums
 
     @cached_property
