@@ -36,12 +36,12 @@ from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import reduced
 from levelprox.problem import SubsetProblem
-from levelprox.subset.gram import has_gram
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch
 from levelprox.subset.result import Subset, SubsetRecord
-from levelprox.subset.smooth_search import SmoothSearch, is_found_by_models
+from levelprox.subset.smooth_search import SmoothSearch
+from levelprox.subset.starts import has_gram, is_found_by_models
 
 Value = TypeVar("Value")
 Callback = Callable[[SubsetRecord], "bool | None"]

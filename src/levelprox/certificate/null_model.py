@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
-from levelprox._typing import Vector
-from levelprox.objectives import Curved, Model, Objective
+from levelprox._typing import Features, Vector
+from levelprox.objectives import Curved, LinearModel, Model, Objective
 from levelprox.problem import FeatureProblem
 
 _ROUNDING = 1e-6  # of a fit by a quasi-Newton method
@@ -21,6 +21,7 @@ _NEWTON_STEPS = 2000
 _GONE = 1e-10  # of a gradient
 _SHOWS = 1e-15  # of ψ
 _SHOWN = 1e-9  # of ψ above its infimum: what the rounding of margins may change in a figure that is reported
+_GRADIENT_ROUNDING = 4 * float(np.finfo(np.float64).eps)
 _CLOSE = 1e-3  # to the null fit, relative to its distance from the origin
 
 
@@ -239,3 +240,53 @@ def _by_newton(objective: Curved, x: Vector, deadline: float) -> tuple[Vector, f
             break
         x, z, psi = x + step, new, after
     return x, float(np.max(np.abs(objective.gradient_of(z) / unit))) / first if first > 0 else 0.0
+
+
+def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features, null: NullFit) -> float:
+    """Return the largest |∂ψ/∂x_j| over some features, each relative to what the null fit leaves to its column.
+
+    For a linear model feature j is measured relative to Σ_i s_i |ℓ'_i| |a_ij| / Σ s with ℓ' at the null fit: the
+    same for any unit of the column. With an intercept columns are centred first, so that their means do not matter
+    either. What the rounding of margins explains is left out. For several classes the unit is the largest gradient of
+    the null fit.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of shape (d,)
+        Zero outside `features`.
+    features : ndarray of int
+    null : NullFit
+    """
+    places = problem.coordinates(features)
+    signs = problem.must_be_nonnegative()[places] & (x[places] == 0)
+    if not isinstance(problem.objective, LinearModel):
+        gradient = problem.objective.restrict(features).value_and_gradient(x[places])[1]
+        return _largest(gradient, np.zeros_like(gradient), signs) / null.scale
+    part = problem.objective.restrict(features)
+    z, at_null = part.margins(x[features]), problem.objective.margins(null.x)
+    slope, bend = part.slope_of(z), np.abs(part.bend_of(z, True))
+    pull = np.abs(problem.objective.slope_of(at_null))
+    columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
+    columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
+    rounding = _GRADIENT_ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
+    centring = part.column_noise()  # of means, which are far larger than what is left of their columns
+    if centring is not None:
+        rounding += _GRADIENT_ROUNDING / np.finfo(np.float64).eps * float(centring @ np.abs(x[features]))
+    ones = np.flatnonzero(np.isin(features, problem.objective.unpenalized))
+    share = part.share
+    if ones.size:
+        others = np.delete(np.arange(features.size), ones)
+        columns[others] -= (columns[others] @ share)[:, None]
+    gradient = columns @ slope + (0.0 if part.ridge is None else part.ridge.gradient(part.tail(z)))
+    noise = np.abs(columns) @ (bend * rounding + _GRADIENT_ROUNDING * np.abs(slope))
+    size = np.abs(columns) @ pull
+    typical = float(np.sum(pull)) or 1.0  # where the null fit leaves nothing to a column
+    size = np.where(size > 0, size, typical * (np.abs(columns) @ share))
+    return _largest(gradient / np.where(size > 0, size, 1.0), noise / np.where(size > 0, size, 1.0), signs)
+
+
+def _largest(gradient: Vector, noise: Vector, at_bound: NDArray[np.bool_]) -> float:
+    """Return the largest component beyond its noise; at a bound only one that points inwards counts."""
+    size = np.where(at_bound, np.maximum(-gradient, 0.0), np.abs(gradient))
+    return float(np.max(np.maximum(size - noise, 0.0), initial=0.0))

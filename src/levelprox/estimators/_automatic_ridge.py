@@ -32,9 +32,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Logistic
-from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
-from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import Curved, LinearModel, Model, MultinomialModel
 from levelprox.objectives.model import Point
 from levelprox.objectives.multiclass import ByClass
@@ -249,9 +247,7 @@ class FewFeatures:
         m = standard.dimension // standard.n_outputs
         problem = SubsetProblem(standard, m, nonnegative=self.signs)
         null = NullFit(np.zeros(standard.dimension), standard.value_of(standard.origin), None, 1.0)
-        newton, surrogate = Newton(), surrogate_by_name("concave")
-        how = SolverOptions(newton, newton.proximal_weight(standard), surrogate, null, seconds_left, None)
-        refits = Refits(problem, how, self.columns)
+        refits = Refits(problem, SolverOptions(null, seconds_left), self.columns)
         refits.brief, self.columns = True, refits.columns if self.is_standard else None
         everything = np.arange(m)
         begin = x if self.is_standard else np.zeros_like(x)

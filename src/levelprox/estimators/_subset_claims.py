@@ -16,7 +16,7 @@ import numpy as np
 
 from levelprox._best_subset import best_subset
 from levelprox._typing import Features
-from levelprox.certificate.residual import relative_stationarity
+from levelprox.certificate.null_model import relative_stationarity
 from levelprox.constraints.costs import Costs
 from levelprox.estimators._claims import NULL_TOLERANCE, Claim, RefittableFit
 from levelprox.estimators._features import FeatureNames

@@ -163,7 +163,7 @@ class LevelMethod(Method[RunState]):
         assert self.gamma is not None
         ctx = self.ctx
         return SolverOptions(
-            self.subsolver, self.gamma, self.surrogate, self.null, ctx.seconds_left, ctx.rng, self.working_set
+            self.null, ctx.seconds_left, self.subsolver, self.gamma, self.surrogate, ctx.rng, self.working_set
         )
 
     def note_phase(self, name: str) -> None:

@@ -106,7 +106,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         last = problem[-1]
         subsolver, self.null = choose("auto", last.objective), null_fit_in_time(last, ctx.seconds_left())
         gamma, surrogate = subsolver.proximal_weight(last.objective), surrogate_by_name("concave")
-        self.how = SolverOptions(subsolver, gamma, surrogate, self.null, ctx.seconds_left, None)
+        self.how = SolverOptions(self.null, ctx.seconds_left, subsolver, gamma, surrogate)
         self.n_grad = 2 if last.unpenalized.size else 1
         self.candidates = Candidates(self.how, self.tol * self.null.scale)
         self.best: list[Solution | None] = [None] * len(problem)

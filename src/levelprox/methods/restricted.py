@@ -25,7 +25,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
 from levelprox.methods.kkt_newton import polish
-from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, without_level
+from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, majorise, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
 from levelprox.objectives import Curved
 from levelprox.problem import Problem
@@ -43,6 +43,7 @@ _MOST_DAMPED = 1e30
 _FLAT = 1e-8  # of a typical curvature
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 _LEVEL_DIGITS = 8 * _LAST_DIGITS
+_NEWTON = Newton()
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,15 @@ class SolverOptions:
 
     Attributes
     ----------
+    null : NullFit
+        The null model.
+    seconds_left : callable
+        Returns the remaining time.
     subsolver : Subsolver
     gamma : float
         γ.
     surrogate : Linearise
         The function that builds g_k.
-    null : NullFit
-        The null model.
-    seconds_left : callable
-        Returns the remaining time.
     rng : Generator, optional
         For subsolvers that sample.
     working_sets : bool
@@ -81,12 +82,12 @@ class SolverOptions:
         A point on a working set with more nonzero penalized features ends the solve; its full gradient is not computed.
     """
 
-    subsolver: Subsolver
-    gamma: float
-    surrogate: Linearise
     null: NullFit
     seconds_left: Callable[[], float]
-    rng: np.random.Generator | None
+    subsolver: Subsolver = _NEWTON
+    gamma: float = 0.0
+    surrogate: Linearise = majorise
+    rng: np.random.Generator | None = None
     working_sets: bool = True
     most: int | None = None
 

@@ -11,27 +11,18 @@ from functools import cache
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox import _kernels
-from levelprox._typing import Features, Vector
-from levelprox.losses import Squared
+from levelprox._typing import Vector
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import ReducedModel, blocks, is_dense
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
+from levelprox.subset.starts import KEPT_ENTRIES, mask, units
 from levelprox.subset.swaps import SwapSearch
 
-KEPT_ENTRIES = 2**22  # of X, of which a copy may be kept
 _CONSTANT_SHARE = 1e-20  # of the square of a column: less is left of it by rounding of its mean
-
-
-def has_gram(problem: FeatureProblem) -> bool:
-    """Return whether ψ is a parabola without signs, whose Gram matrix leads to sets."""
-    objective = problem.objective
-    squared = isinstance(objective, LinearModel) and isinstance(objective.loss, Squared)
-    return squared and not np.any(problem.must_be_nonnegative())
 
 
 def best_by_gram(swaps: SwapSearch, k: int, brief: bool = False) -> Fit:
@@ -113,13 +104,3 @@ def _gram_of_columns(swaps: SwapSearch) -> _kernels.GramSearch:
     pull, work = -unit * objective.gradient_of(z), float(objective.design.stored)
     kept, diagonal = mask(swaps.problem.unpenalized, objective.dimension), (squares > 0).astype(np.float64)
     return _kernels.GramSearch(row, work, diagonal, pull, 2 * objective.value_of(z), kept)
-
-
-def mask(kept: Features, d: int) -> NDArray[np.uint8]:
-    """Return which of the first d features are in every set."""
-    return np.isin(np.arange(d), kept).astype(np.uint8)
-
-
-def units(squares: Vector) -> Vector:
-    """Return 1 / √s, and 0 for a column of zeros."""
-    return np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)

@@ -28,7 +28,6 @@ from levelprox.exceptions import counted
 from levelprox.methods import Context, Ending, Method, Progress
 from levelprox.methods.continuation import continued, is_expensive
 from levelprox.methods.restricted import SolverOptions
-from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.problem import SubsetProblem
 from levelprox.result import Iterate, Status
@@ -267,7 +266,7 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
     scaled = replace(problem, objective=objective.scaled(scale))
     size = float(np.max(problem.sizes(start.gradient), initial=0.0))
     null = NullFit(start.x, start.psi, None, size or 1.0)
-    how = replace(swaps.how, null=null, gamma=Newton().proximal_weight(scaled.objective))
+    how = replace(swaps.how, null=null)
     best, columns = direct, swaps.refits.columns
     columns.forget()  # the stages have others
     for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):

@@ -24,8 +24,6 @@ from levelprox.subset.fit import Fit
 from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, Near
 from levelprox.subset.swaps import SwapSearch
 
-_MOST_ENTRIES, _MOST_PRODUCTS = 2**22, 2**24  # entries of X, and of an array with a column for each feature and class
-_MOST_COORDINATES, _MOST_SET_COORDINATES = 2**15, 1024  # coordinates, of all features and of a set
 _ACCURACY, _LOWER_SHARE = 1e-7, 1e-6  # of ψ: what a fit leaves to gain, and by how much another one is lower
 _CHEAP_COORDINATES = 60  # coordinates: fits over no more are cheap, and more are tried
 _TRIES, _TRIES_WHERE_CHEAP = 3, 12  # swaps that are tried at one fit
@@ -34,16 +32,6 @@ _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may
 _PASSES = 3  # down and up again
 _COLUMNS_AT_ONCE = 32  # columns that are copied at a time: each is a product with all of them
 _LEAST_LONGEST = 4  # features from which a way back begins
-
-
-def has_class_path(problem: FeatureProblem, k: int) -> bool:
-    """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
-    objective = problem.objective
-    if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
-        return False
-    (n, d), K = objective.design.shape, objective.n_outputs
-    small = n * d <= _MOST_ENTRIES and n * K * max(d, K) <= _MOST_PRODUCTS
-    return small and d * K <= _MOST_COORDINATES and (k + problem.unpenalized.size) * K <= _MOST_SET_COORDINATES
 
 
 def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:

@@ -26,9 +26,7 @@ from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import Context
-from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restriction
-from levelprox.methods.subsolvers import Newton
 from levelprox.problem import Problem, SubsetProblem
 from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
@@ -65,7 +63,7 @@ class RemoteSearch(Search):
         self.null = null_fit(problem, self.monitor.seconds_left())
         assert self.null.gradient is not None
         left = self.monitor.seconds_left
-        self.how = SolverOptions(Newton(), 0.0, surrogate_by_name("concave"), self.null, left, None)
+        self.how = SolverOptions(self.null, left)
         unpenalized = problem.unpenalized
         self.n_grad, self.n_refits = 2 if unpenalized.size else 1, 0
         self.best = RemoteFit(unpenalized, self.null.x[unpenalized], self.null.psi, self.null.gradient)

@@ -28,13 +28,10 @@ import numpy as np
 
 from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import Features, Vector
-from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time
-from levelprox.certificate.residual import relative_stationarity
+from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time, relative_stationarity
 from levelprox.methods import Context
 from levelprox.methods.continuation import is_expensive
-from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
-from levelprox.methods.subsolvers import Newton
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
@@ -43,12 +40,22 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.fit import Fit, sharpened
-from levelprox.subset.gram import best_by_gram, has_gram
+from levelprox.subset.gram import best_by_gram
 from levelprox.subset.local_search import Answer, Search, best_along_ray, best_by_continuation, to_the_last_digits
 from levelprox.subset.monitor import Monitor
-from levelprox.subset.multiclass_path import best_on_class_path, has_class_path, newton_of
+from levelprox.subset.multiclass_path import best_on_class_path, newton_of
 from levelprox.subset.second_order import TRIES
-from levelprox.subset.starts import FEW, best_by_narrowing, best_by_parabolas, can_be_narrowed, forward, has_parabolas
+from levelprox.subset.starts import (
+    FEW,
+    best_by_narrowing,
+    best_by_parabolas,
+    can_be_narrowed,
+    forward,
+    has_class_path,
+    has_gram,
+    has_parabolas,
+    is_found_by_models,
+)
 from levelprox.subset.swap_bounds import costs, gap_before_last_step
 from levelprox.subset.swaps import Addition, SwapSearch
 
@@ -119,8 +126,7 @@ class SmoothSearch(Search):
         unpenalized = problem.unpenalized
         x = self.null.x[problem.coordinates(unpenalized)]
         null = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
-        gamma, concave = Newton().proximal_weight(problem.objective), surrogate_by_name("concave")
-        how = SolverOptions(Newton(), gamma, concave, self.null, left, None)
+        how = SolverOptions(self.null, left)
         tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
         columns = shared(problem).columns if self._shares() else None
         self.swaps = SwapSearch(problem, null, self.null, self.tol * self.null.scale, how, self.prove, tries, columns)
@@ -392,8 +398,3 @@ class SmoothSearch(Search):
         """Resume from what `memory` returned."""
         self.swaps.take(memory["swaps"])
         self.monitor.take(memory["watch"])
-
-
-def is_found_by_models(problem: SubsetProblem) -> bool:
-    """Return whether sets come from second-order models over all features."""
-    return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)

@@ -22,19 +22,21 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.objectives import LinearModel
+from levelprox.losses import Squared
+from levelprox.objectives import LinearModel, MultinomialModel
 from levelprox.objectives.reduced import ReducedModel, dense_entries, is_dense
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
-from levelprox.subset.gram import KEPT_ENTRIES, mask, units
 from levelprox.subset.swaps import SwapSearch
 
 FEW = 5  # features: of no more, the first one added may decide too much
+KEPT_ENTRIES = 2**22  # of X, of which a copy may be kept
 _MOST_FEATURES = 400  # of models over all features
 _SAMPLES_PER_FEATURE = 4  # for each feature
 _RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
@@ -42,6 +44,10 @@ _RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridg
 _HALVINGS = 8
 _MODELS_AT_FITS = 8  # at fits of the best set so far
 _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
+# Of a path of softmax models: entries of X, and of an array with a column for each feature and class; coordinates, of
+# all features and of a set.
+_PATH_ENTRIES, _PATH_PRODUCTS = 2**22, 2**24
+_PATH_COORDINATES, _PATH_SET_COORDINATES = 2**15, 1024
 _BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
 
 
@@ -109,6 +115,23 @@ def forward(
     return chosen
 
 
+def has_gram(problem: FeatureProblem) -> bool:
+    """Return whether ψ is a parabola without signs, whose Gram matrix leads to sets."""
+    objective = problem.objective
+    squared = isinstance(objective, LinearModel) and isinstance(objective.loss, Squared)
+    return squared and not np.any(problem.must_be_nonnegative())
+
+
+def has_class_path(problem: FeatureProblem, k: int) -> bool:
+    """Return whether sets of k features of a softmax model come from a path over its columns side by side."""
+    objective = problem.objective
+    if not isinstance(objective, MultinomialModel) or np.any(problem.must_be_nonnegative()):
+        return False
+    (n, d), K = objective.design.shape, objective.n_outputs
+    small = n * d <= _PATH_ENTRIES and n * K * max(d, K) <= _PATH_PRODUCTS
+    return small and d * K <= _PATH_COORDINATES and (k + problem.unpenalized.size) * K <= _PATH_SET_COORDINATES
+
+
 def has_parabolas(problem: FeatureProblem) -> bool:
     """Return whether second-order models over all features are cheap, and say something."""
     objective = problem.objective
@@ -122,6 +145,11 @@ def has_parabolas(problem: FeatureProblem) -> bool:
         and n >= _SAMPLES_PER_FEATURE * (d + 1)
         and not np.any(problem.must_be_nonnegative())
     )
+
+
+def is_found_by_models(problem: FeatureProblem) -> bool:
+    """Return whether sets come from second-order models over all features."""
+    return isinstance(problem.objective, ReducedModel) or has_parabolas(problem)
 
 
 def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False) -> Fit:
@@ -314,3 +342,13 @@ def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit
     )
     inner.monitor, inner.refits.brief = swaps.monitor, True
     return inner
+
+
+def mask(kept: Features, d: int) -> NDArray[np.uint8]:
+    """Return which of the first d features are in every set."""
+    return np.isin(np.arange(d), kept).astype(np.uint8)
+
+
+def units(squares: Vector) -> Vector:
+    """Return 1 / √s, and 0 for a column of zeros."""
+    return np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)

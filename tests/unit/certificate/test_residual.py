@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, _kernels
-from levelprox.certificate.null_model import null_fit
-from levelprox.certificate.residual import relative_stationarity
+from levelprox.certificate.null_model import null_fit, relative_stationarity
 from levelprox.problem import SubsetProblem
 from tests.support import reference
 

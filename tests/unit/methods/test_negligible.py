@@ -18,7 +18,6 @@ from levelprox import (
     solve,
 )
 from levelprox.certificate.null_model import null_fit
-from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
@@ -35,7 +34,7 @@ def data(noise=0.0, n=100, d=30, seed=0):
 def how_to(problem):
     subsolver = choose("auto", problem.objective)
     gamma = subsolver.proximal_weight(problem.objective)
-    return SolverOptions(subsolver, gamma, surrogate_by_name("concave"), null_fit(problem), lambda: np.inf, None)
+    return SolverOptions(null_fit(problem), lambda: np.inf, subsolver, gamma)
 
 
 @pytest.mark.parametrize("level", [2, 2.5, 5, 10, 20])

@@ -54,7 +54,7 @@ def machinery(problem, subsolver=None):
     null = null_fit(problem)
     chosen = Newton() if subsolver is None else subsolver
     how = SolverOptions(
-        chosen, chosen.proximal_weight(problem.objective), majorise, null, lambda: math.inf, np.random.default_rng(0)
+        null, lambda: math.inf, chosen, chosen.proximal_weight(problem.objective), majorise, np.random.default_rng(0)
     )
     return first(problem, Iterate(null.x, null.psi, null.gradient), null), how
 

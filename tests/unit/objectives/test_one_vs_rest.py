@@ -29,9 +29,8 @@ from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP
 from levelprox.designs import ScaledDesign
 from levelprox.losses import Hinge, SquaredHinge
-from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import SolverOptions
-from levelprox.methods.subsolvers import SUBSOLVERS, Newton
+from levelprox.methods.subsolvers import SUBSOLVERS
 from levelprox.objectives import one_vs_rest
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
@@ -313,7 +312,7 @@ def test_refits_are_compiled_and_those_over_the_data_themselves(loss):
     X, label = classes_told_apart(2)
     model = OneVsRestModel(X, label, loss, sample_weight=np.random.default_rng(0).random(150), fit_intercept=True)
     problem = Problem(model, MCP.from_threshold(0.5), 3.5)
-    how = SolverOptions(Newton(), 0.0, majorise, null_fit(problem), lambda: math.inf, None)
+    how = SolverOptions(null_fit(problem), lambda: math.inf)
     refits, features = Refits(problem, how), np.array([0, 1, 7, 20])
     nothing = Fit(np.empty(0, np.intp), np.empty(0), math.inf, model.origin)
     assert len(refits.compiled) == 3

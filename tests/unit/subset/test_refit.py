@@ -17,9 +17,7 @@ from levelprox._kernels import FitEnd
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
-from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.restricted import SolverOptions
-from levelprox.methods.subsolvers import Newton
 from levelprox.subset import column_cache as columns
 from levelprox.subset.fit import Fit, gap_bound
 from levelprox.subset.refit import ACCURACY, Refits
@@ -49,7 +47,7 @@ def refits_of(objective: LinearModel, tol: float = 1e-9) -> tuple[To, Fit]:
     """Refits, and a fit of nothing to begin at."""
     problem = Problem(objective, MCP.from_threshold(1.0), 1.5)
     null = null_fit(problem)
-    how = SolverOptions(Newton(), 0.0, surrogate_by_name("concave"), null, lambda: math.inf, None)
+    how = SolverOptions(null, lambda: math.inf)
     nothing = Fit(np.empty(0, np.intp), np.empty(0), objective.value_of(objective.origin), objective.origin)
     refits = To(problem, how)
     refits.tolerance = tol * null.scale
