@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
-from levelprox._typing import Vector
+from levelprox._typing import Matrix, Vector
 from levelprox._validation import finite
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
@@ -61,9 +61,10 @@ class LinearModel(LinearMargins):
 
     derived = (
         *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
-        *("_column_squares", "_eigenvalue", "_squares"),
+        *("_column_squares", "_eigenvalue", "_squares", "_triangle"),
     )
     _eigenvalue: float  # once it is known
+    _triangle: Matrix  # the same (reduced.py)
 
     def __init__(
         self,

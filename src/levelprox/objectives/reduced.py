@@ -94,8 +94,15 @@ def reduced(data: LinearModel, standard: LinearModel) -> ReducedModel | None:
     """
     if not is_reducible(standard):
         return None
-    factor = triangle(blocks(standard))
+    factor = triangle_of(standard)
     return ReducedModel(factor, data, standard) if is_trusted(factor, bool(standard.unpenalized.size)) else None
+
+
+def triangle_of(objective: LinearModel) -> Matrix:
+    """Return R of all samples, which is kept with the objective."""
+    if "_triangle" not in objective.__dict__:
+        objective._triangle = triangle(blocks(objective))
+    return objective._triangle
 
 
 def is_reducible(objective: LinearModel, n: int | None = None) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from levelprox import _kernels
 from levelprox._typing import Vector
 from levelprox.objectives import LinearModel
-from levelprox.objectives.reduced import ReducedModel, blocks, is_dense
+from levelprox.objectives.reduced import ReducedModel, blocks, is_dense, is_reducible, triangle_of
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
@@ -65,13 +65,17 @@ def _gram(swaps: SwapSearch) -> _kernels.GramSearch:
 
 
 def _gram_of_samples(problem: FeatureProblem) -> _kernels.GramSearch | None:
-    """Return the search over a copy of few samples, without the intercept; None where X is sparse or large."""
+    """Return the search over a copy of few samples, without the intercept; None where X is sparse or large.
+
+    The triangle of the samples takes their place, where there is one: it has the same Gram matrix.
+    """
     objective = cast(LinearModel, problem.objective)
     n, d = objective.design.shape
     ones = objective.unpenalized
     if n * d > KEPT_ENTRIES or not is_dense(objective.design):
         return None
-    entries = np.sqrt(2.0) * np.vstack(list(blocks(objective)))
+    rows = triangle_of(objective) if is_reducible(objective) else np.vstack(list(blocks(objective)))
+    entries = np.sqrt(2.0) * rows
     A, b = entries[:, ones.size : -1], entries[:, -1]
     ridge = np.zeros(d - ones.size) if objective.ridge is None else objective.ridge.curvatures()[: d - ones.size]
     before = np.einsum("ij,ij->j", A, A)
