@@ -306,17 +306,16 @@ def _steepest(refits: Refits, features: Features, free: Mask, refused: Mask, z: 
 def _orthogonal(columns: Matrix, slope: Vector, bend: Vector) -> Vector:
     """Return slopes + bends ∘ (columns @ step), orthogonal to the columns up to rounding."""
     size = np.sqrt(np.sum(bend[:, None] * columns**2, axis=0))
-    if not columns.size or not np.all(np.isfinite(size) & (size > 0)):
+    if not columns.size or not np.all(np.isfinite(size)):
         return slope
-    scaled = columns / size
-    hessian = scaled.T @ (bend[:, None] * scaled)
+    scaled = columns[:, size > 0] / size[size > 0]
+    values, vectors = np.linalg.eigh(scaled.T @ (bend[:, None] * scaled))
+    if not np.min(values, initial=1.0) > WELL_CONDITIONED:  # the digits of a product of columns do not suffice
+        _, values, rows = np.linalg.svd(np.sqrt(bend)[:, None] * scaled, full_matrices=False)
+        seen = values > EPS * max(scaled.shape) * np.max(values, initial=0.0)
+        values, vectors = values[seen] ** 2, rows[seen].T
     for _ in range(_SLOPE_CORRECTIONS):
-        try:
-            step = np.linalg.solve(hessian, scaled.T @ slope)
-        except np.linalg.LinAlgError:
-            return slope
-        if not np.all(np.isfinite(step)):
-            return slope
+        step = vectors @ ((scaled.T @ slope @ vectors) / values)
         slope = slope - bend * (scaled @ step)
     return slope
 
