@@ -310,7 +310,7 @@ class RemoteObjective(Curved):
     def evaluated(self, z: RemotePoint, dx: Vector, with_hessian: bool) -> tuple[RemotePoint, Vector, Matrix | None]:
         new = self.moved(dx) + z
         wanted = "hessian" if with_hessian else "gradient"
-        known = new.known = self._sums_at(new, wanted, np.asarray(dx, np.float64))
+        known = self._known(new, wanted, np.asarray(dx, np.float64))
         return new, _there(known.gradient), known.hessian if with_hessian else None
 
     def along(self, before: RemotePoint, after: RemotePoint) -> Callable[[float], float]:
@@ -343,16 +343,14 @@ class RemoteObjective(Curved):
             root, target = np.zeros((1, x.size)), np.zeros(1)
         return LinearModel(np.asfortranarray(root), target, "squared")
 
-    def _known(self, z: RemotePoint, wanted: str) -> PartialSums:
+    def _known(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
         """Return the sums at a point, evaluated unless they are known; ψ and ∇ψ come together."""
         if z.known is None or getattr(z.known, wanted) is None:
-            z.known = self._sums_at(z, wanted)
+            # With the Hessian if requested or small.
+            with_hessian = wanted == "hessian" or self.dimension <= _SMALL_HESSIAN
+            kind: Any = "convex" if with_hessian else ""
+            z.known = self.evaluate(self._query(z, gradient="here", hessian=kind, step=step))
         return z.known
-
-    def _sums_at(self, z: RemotePoint, wanted: str, step: Vector | None = None) -> PartialSums:
-        """Evaluate ψ and ∇ψ, with the Hessian if requested or small."""
-        with_hessian = wanted == "hessian" or self.dimension <= _SMALL_HESSIAN
-        return self.evaluate(self._query(z, gradient="here", hessian="convex" if with_hessian else "", step=step))
 
     def _query(self, z: RemotePoint, **wanted: Any) -> Query:
         return Query(self.features, (z.over(self.features, self.n_outputs),), **wanted)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal, cast
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 
@@ -84,8 +84,9 @@ class PartialSums:
     product: Vector | None = None
 
     def __add__(self, other: PartialSums) -> PartialSums:
-        values, *others = map(_sum, self.parts, other.parts)
-        return PartialSums(cast(Vector, values), *others)
+        theirs = vars(other)
+        sums = {name: one + theirs[name] for name, one in vars(self).items() if one is not None}
+        return replace(self, **sums)
 
     def with_ridge(self, query: Query, strength: Vector) -> PartialSums:
         """Return the same means with Σ_j r_j x_j² added to ψ; `strength` is r of all features."""
@@ -110,18 +111,12 @@ class PartialSums:
 
     def times(self, factor: float) -> PartialSums:
         """Return the same sums in another unit."""
-        values, *others = (None if one is None else factor * one for one in self.parts)
-        return PartialSums(cast(Vector, values), *others)
-
-    @property
-    def parts(self) -> tuple[Vector | None, ...]:
-        """All sums, in the order of the fields; None for those that were not requested."""
-        return tuple(getattr(self, one.name) for one in fields(self))
+        return replace(self, **{name: factor * one for name, one in vars(self).items() if one is not None})
 
     @property
     def nbytes(self) -> int:
         """Size of the result."""
-        return sum(one.nbytes for one in self.parts if one is not None)
+        return sum(one.nbytes for one in vars(self).values() if one is not None)
 
 
 @dataclass(frozen=True)
@@ -162,7 +157,3 @@ class Traffic:
         """Return the traffic with that of one more round."""
         full = self.full_gradients + (query.gradient == "everywhere")
         return Traffic(self.rounds + 1, full, self.bytes_out + query.nbytes, self.bytes_back + answer.nbytes)
-
-
-def _sum(one: Vector | None, other: Vector | None) -> Vector | None:
-    return None if one is None or other is None else one + other

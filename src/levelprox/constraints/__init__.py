@@ -1,6 +1,6 @@
 """The sparsity constraints g(x) = Σ_j ω_j φ(|x_j|), one file per function φ."""
 
-from levelprox.constraints._base import Constraint
+from levelprox.constraints._base import Constraint, Rescaled
 from levelprox.constraints.custom import Custom
 from levelprox.constraints.exponential import Exp
 from levelprox.constraints.l1 import L1
@@ -8,7 +8,6 @@ from levelprox.constraints.logarithm import Log
 from levelprox.constraints.lp import Lp
 from levelprox.constraints.mcp import MCP
 from levelprox.constraints.negative_lp import NegativeLp
-from levelprox.constraints.rescaled import Rescaled
 from levelprox.constraints.scad import SCAD
 from levelprox.exceptions import warn
 

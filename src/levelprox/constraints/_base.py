@@ -21,6 +21,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -233,6 +234,77 @@ _OF_FORMULAS = {
 def compiled_penalty(name: str, parameters: tuple[float, ...], factor: float) -> _kernels.Penalty:
     """Return φ(t/factor) for a compiled formula φ."""
     return _kernels.penalty(name, list(parameters), factor)
+
+
+@dataclass(frozen=True)
+class Rescaled(Constraint):
+    """The constraint φ(t/c) for another constraint φ, with λ/c for λ.
+
+    The larger c, the closer it is to a linear function: as c → ∞ the set {g_c ≤ η} becomes an ℓ1 ball and the problem
+    convex. MCP and SCAD keep their cap and multiply their threshold by c; Exp takes λ/c for λ, NegativeLp and Log take
+    θ/c for θ, Lp takes cε for ε.
+
+    Parameters
+    ----------
+    constraint : Constraint
+        φ.
+    factor : float
+        c > 0; 1 is φ itself.
+
+    Examples
+    --------
+    >>> from levelprox.constraints import Log, Rescaled
+    >>> Rescaled(Log(theta=9.0), factor=2.0).phi([0.0, 2.0, 22.0]).tolist()
+    [0.0, 1.0, 2.0]
+    """
+
+    former_names: ClassVar[tuple[str, ...]] = ("Widened",)  # in model files
+
+    constraint: Constraint
+    factor: float
+
+    @cached_property
+    def lam(self) -> float:
+        """λ/c."""
+        return self.constraint.lam / self.factor
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """L_h/c²."""
+        return self.constraint.lipschitz / self.factor / self.factor
+
+    @property
+    def cap(self) -> float:
+        """That of φ."""
+        return self.constraint.cap
+
+    @property
+    def threshold(self) -> float:
+        """c times that of φ."""
+        return self.constraint.threshold * self.factor
+
+    def level_of(self, level: float) -> float:
+        """Return the equivalent level: the same number of caps or, without a cap, of coefficients of size 1."""
+        if math.isfinite(self.cap):
+            return level
+        return level * float(self.phi(1.0)) / float(self.constraint.phi(1.0))
+
+    @property
+    def compiled(self) -> _kernels.Penalty:
+        """φ(t/c) in the form of the kernels."""
+        inner = self.constraint
+        if type(self) is Rescaled and isinstance(inner, CompiledConstraint) and inner.is_formula:
+            return compiled_penalty(inner.kernel_name, inner.kernel_parameters(), self.factor)
+        return super().compiled
+
+    def _phi(self, t: Double) -> Double:
+        return self.constraint._phi_from_zero(t / self.factor)
+
+    def _slope(self, t: Double) -> Double:
+        return self.constraint._slope(t / self.factor) / self.factor
+
+    def _curvature(self, t: Double) -> Double:
+        return self.constraint._curvature(t / self.factor) / self.factor / self.factor
 
 
 def in_interval(name: str, value: object, low: float, high: float) -> float:

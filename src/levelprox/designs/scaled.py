@@ -289,7 +289,7 @@ class ScaledDesign(Design):
 
     @property
     def _is_dense(self) -> bool:
-        return isinstance(self._block(np.empty(0, np.int64)), DenseDesign)
+        return isinstance(self.base, DenseDesign) or isinstance(self._block(np.empty(0, np.int64)), DenseDesign)
 
     def _sums(self, weight: Vector, power: int) -> Vector:
         """Σ_i s_i a_ij^power, `power` 1 or 2: from sums over X for columns that are scaled only."""

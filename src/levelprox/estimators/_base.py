@@ -6,7 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +21,7 @@ from levelprox.designs.moments import moments_of
 from levelprox.driver import drive
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._budget_fits import FitPathMixin
-from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute, observing
+from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
@@ -113,10 +113,8 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
         """Raise where there is no solver for an objective."""
 
-    def _fit(self, task: Task, budget: Budget, previous: Vector | None = None) -> Self:
-        """Fit, and set the attributes of a fitted estimator."""
-        with observing(self, task) as observer:
-            solution = replace(task, observer=observer).fit(budget, previous)
+    def _fitted(self, task: Task, budget: Budget, solution: Solution) -> Self:
+        """Set the attributes of a fitted estimator; Ctrl-C raises KeyboardInterrupt then."""
         self._set_solution(task, budget, solution)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt(solution.message)

@@ -391,6 +391,7 @@ def diverges(task: Task, budget: Budget, solution: Solution) -> bool:
         return True
     x = task.inside(solution)
     if budget.features is None:
+        assert task.constraint is not None
         problem = Problem(objective, task.constraint, budget.value, task.feature_weight, task.positive)
         x = np.where(problem.free(x), x, 0.0)
     return bool(np.any(x)) and objective.is_separated(x)

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from numbers import Integral
 from types import MethodType
@@ -30,7 +30,6 @@ from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task
-from levelprox.estimators._fixed_ridge_fit import Observer
 from levelprox.exceptions import InvalidInputError, convergence_warnings_as, counted
 from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
@@ -64,17 +63,16 @@ with_estimator_warnings = convergence_warnings_as(ConvergenceWarning)
 
 
 @contextmanager
-def observing(estimator: Any, task: Task) -> Iterator[Observer | None]:
-    """Yield the observer of a fit, or None where there is neither a callback nor progress to show."""
+def observing(estimator: Any, task: Task) -> Iterator[Task]:
+    """Yield the task with an observer, or as it is where there is neither a callback nor progress to show."""
     verbose, callback = check_verbose_and_callback(estimator)
     with ExitStack() as stack:
         steps = stack.enter_context(steps_of(estimator))
         progress = stack.enter_context(showing(type(estimator).__name__)) if verbose else None
         if callback is None and steps is None and progress is None:
-            yield None
-            return
-
-        yield _FitObserver(estimator, task, progress, callback, steps)
+            yield task
+        else:
+            yield replace(task, observer=_FitObserver(estimator, task, progress, callback, steps))
 
 
 @dataclass(frozen=True, eq=False)

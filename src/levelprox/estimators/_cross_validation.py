@@ -34,7 +34,7 @@ from levelprox.estimators._budget_fits import (
     Splits,
     fit_all,
 )
-from levelprox.estimators._callbacks import counting, results_in_time, seconds_to_choose, shares
+from levelprox.estimators._callbacks import counting, observing, results_in_time, seconds_to_choose, shares
 from levelprox.estimators._data import RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._folds import (
@@ -151,7 +151,9 @@ class BudgetChoiceMixin(SparseLinearModel):
 
     def _fit_chosen(self, task: Task, budget: Budget) -> Self:
         """Fit all data with the chosen budget. `message_` says where it was not chosen as usual."""
-        self._fit(task, budget)
+        with observing(self, task) as observed:
+            solution = observed.fit(budget)
+        self._fitted(task, budget, solution)
         if self.scoring_ != self.scoring:
             self.message_ += f" The budget was chosen by {self.scoring_}: fits of folds diverge."
         if isinstance(self.ridge, str) and "ridge" in self.best_params_:

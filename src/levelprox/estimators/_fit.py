@@ -85,8 +85,8 @@ class Task(FixedRidgeFit):
         standardization = prepared.standardization() if standardization is None else standardization
         objective = prepared.objective(standardization)
         estimator._check_objective(objective, budget)
-        constraint = constraint_of(estimator.constraint, prepared.unit if budget.features is None else 1.0)
         estimator._check_for(budget)
+        constraint = constraint_of(estimator.constraint, prepared.unit) if budget.features is None else None
         generator(estimator.random_state)
         positive = estimator._positive(standardization.scale.size)
         if np.any(positive) and standardization.n_outputs > 1:
@@ -149,7 +149,8 @@ class Task(FixedRidgeFit):
     def _identity(self, budget: Budget) -> dict[str, str]:
         """Return what a fit with an automatic ridge depends on."""
         given = {"feature_weight": self.feature_weight, "positive": self.positive, "feature_cost": self.feature_cost}
-        how = {"constraint": self.constraint, "tol": self.tol, **self.options}
+        constraint = constraint_of("mcp", 1.0) if self.constraint is None else self.constraint  # as in older files
+        how = {"constraint": constraint, "tol": self.tol, **self.options}
         return identity_without_level(self.objective, budget=budget, ridge=self.automatic_ridge, **given, **how)
 
     def _with_searched_ridge(self, budget: Budget, previous: Vector | None, first: Features) -> Solution:

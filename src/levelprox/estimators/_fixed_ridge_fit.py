@@ -85,7 +85,7 @@ class FixedRidgeFit:
     objective : Model or RemoteObjective
         ψ of standardised features, perhaps with an intercept.
     standardization : Standardization
-    constraint : Constraint
+    constraint : Constraint or None
         For levels.
     feature_weight : ndarray of shape (d,), optional
         ω; 0 is kept in any case.
@@ -112,7 +112,7 @@ class FixedRidgeFit:
 
     objective: Model | RemoteObjective
     standardization: Standardization
-    constraint: Constraint
+    constraint: Constraint | None
     feature_weight: Vector | None
     positive: bool | NDArray[np.bool_]
     tol: float
@@ -313,6 +313,7 @@ class FixedRidgeFit:
         m times the cap may round to less than m coefficients at the cap cost: then only m − 1 would fit.
         """
         constraint = self.constraint
+        assert constraint is not None
         if not isinstance(constraint, MCP | SCAD):
             return constraint
         count = round(level / constraint.cap)

@@ -242,6 +242,8 @@ class Parameters(BaseEstimator):
         for name, default in (("constraint", "mcp"), ("subsolver", "auto"), ("start", "auto")):
             value = getattr(self, name)
             if not (isinstance(value, str) and option(value) == default):
+                if name == "constraint":
+                    constraint_of(value, 1.0)  # there may be no such constraint
                 raise InvalidInputError(
                     f"{name}={value!r} is for fits under a level; at most n_features={budget.features} features are "
                     f"found without it. Set level, or leave {name} at {default!r}"

@@ -8,7 +8,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from levelprox.estimators._base import SingleBudgetMixin, counts_features
-from levelprox.estimators._callbacks import available_if, fitting, updating, with_callbacks
+from levelprox.estimators._callbacks import available_if, fitting, observing, updating, with_callbacks
 from levelprox.estimators._cross_validation import BudgetChoiceMixin
 from levelprox.estimators._targets import RegressionMixin
 
@@ -188,7 +188,10 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
         self
         """
         with fitting(self, X, y, sample_weight):
-            return self._fit(*self._prepare_fit(self._samples(X, y, sample_weight, offset, exposure)))
+            task, budget, previous = self._prepare_fit(self._samples(X, y, sample_weight, offset, exposure))
+            with observing(self, task) as observed:
+                solution = observed.fit(budget, previous)
+            return self._fitted(task, budget, solution)
 
     @available_if(counts_features)
     def partial_fit(
