@@ -30,8 +30,8 @@ from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.constraints import MCP, SCAD, Constraint, Exp, Log, Lp
 from levelprox.exceptions import ConvergenceWarning
-from levelprox.methods.kkt_newton import polish
 from levelprox.methods.lcpp import lcpp, linearise
+from levelprox.methods.restricted import polish
 from levelprox.methods.subsolvers import Spectral
 from levelprox.result import Iterate
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
@@ -204,7 +205,7 @@ class CompiledConstraint(Constraint):
     @property
     def is_formula(self) -> bool:
         """Whether φ is the compiled formula, not overridden."""
-        return all(getattr(type(self), name) is function for name, function in _OF_FORMULAS.items())
+        return attrgetter(*_OF_FORMULAS)(type(self)) == tuple(_OF_FORMULAS.values())
 
     @property
     def compiled(self) -> _kernels.Penalty:

@@ -96,10 +96,10 @@ def continued(
         factor = 2.0**doublings
         wider = rescaled(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
-        steps_here = _iterates(wider, begin, max(tol, _ROUGH), replace(how, most=most if doublings else None))
-        at, n_grad = _stage(wider, steps_here, most if doublings else problem.n_features)
+        here = most if doublings else None
+        at, n_grad = _stage(wider, begin, max(tol, _ROUGH), replace(how, most=here), here or math.inf)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
-            at, more = _stage(problem, _iterates(problem, replace(at, n_grad=0), tol, how), problem.n_features)
+            at, more = _stage(problem, at, tol, how)
             n_grad += more
         if doublings == 0 and takes_swaps and at.stop not in CUT_SHORT_STOPS:
             better, more = _after_swaps(problem, start, at, direct, how, tol)
@@ -122,9 +122,7 @@ def convex_start(problem: Problem, null: Iterate, how: SolverOptions, tol: float
     x, n_grad = _convex_solution(problem.with_objective(problem.objective.convex_start), how, tol)
     n_grad += problem.objective.evaluation_cost
     at = Iterate(x, *problem.objective.value_and_gradient(x), step=null.step)
-    (here, more), (there, most) = (
-        _stage(problem, _iterates(problem, begin, tol, how), problem.n_features) for begin in (at, null)
-    )
+    (here, more), (there, most) = (_stage(problem, begin, tol, how) for begin in (at, null))
     if StopReason.INTERRUPTED in (here.stop, there.stop):
         raise KeyboardInterrupt
     return replace(null if there.psi < here.psi else at, n_grad=n_grad + more + most)
@@ -136,7 +134,7 @@ def _convex_solution(convex: Problem, how: SolverOptions, tol: float) -> tuple[V
     assert null.gradient is not None
     how = replace(how, null=null, gamma=how.subsolver.proximal_weight(convex.objective))
     start = Iterate(null.x, null.psi, null.gradient, step=1 / convex.objective.curvature)
-    best, n_grad = _stage(convex, _iterates(convex, start, tol, how), convex.n_features)
+    best, n_grad = _stage(convex, start, tol, how)
     interrupted = best.stop == StopReason.INTERRUPTED
     for stage, at in () if interrupted else continued(convex, start, best, how, tol):
         n_grad, interrupted = n_grad + stage.n_grad, at.stop == StopReason.INTERRUPTED
@@ -204,7 +202,7 @@ def _lowest(
             break
         x, features = np.zeros(problem.dimension), W[fit.features]
         x[problem.coordinates(features)] = fit.x
-        end, n_grad = _stage(problem, _iterates(problem, (problem.cut(x), features), tol, how), problem.n_features)
+        end, n_grad = _stage(problem, (problem.cut(x), features), tol, how)
         if end.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         passes, more = passes + n_grad, max(fit.psi - end.psi, 0.0)
@@ -295,20 +293,17 @@ def rescaled(problem: Problem, factor: float) -> Problem:
     return problem.at_level(constraint.level_of(problem.level), constraint)
 
 
-def _stage(problem: Problem, steps: Iterator[Iterate], most: int) -> tuple[Iterate, int]:
-    """Return the end of a stage: its rough solution, or the first point with too many nonzeros."""
-    n_grad = 0
-    for at in steps:
-        n_grad += at.n_grad
-        if _count(problem, at.x) > most:
-            break
-    return at, n_grad
+def _stage(
+    problem: Problem,
+    begin: Iterate | tuple[Vector, Features | None],
+    tol: float,
+    how: SolverOptions,
+    most: float = math.inf,
+) -> tuple[Iterate, int]:
+    """Return the end of LCPP, at a residual below tol or the first point with too many nonzeros, and the passes.
 
-
-def _iterates(
-    problem: Problem, begin: Iterate | tuple[Vector, Features | None], tol: float, how: SolverOptions
-) -> Iterator[Iterate]:
-    """Yield LCPP iterates, from an iterate or from a point and a first working set, until the residual is below tol."""
+    It begins at an iterate, or at a point and a first working set.
+    """
     tolerance, objective = tol * how.null.scale, problem.objective
     if isinstance(begin, Iterate):
         at = replace(begin, n_grad=0)
@@ -317,17 +312,18 @@ def _iterates(
     else:
         at = Iterate(begin[0], *objective.value_and_gradient(begin[0]), n_grad=objective.evaluation_cost)
         at = replace(at, step=1 / objective.curvature)
-    yield at
-    following, inner = steps(problem, at, repeat(problem.level), tol, how), 0
+    following, inner, n_grad = steps(problem, at, repeat(problem.level), tol, how), 0, at.n_grad
     for _ in range(_MOST_STEPS):
+        if _count(problem, at.x) > most:
+            break
         done = distance(problem, at.x, at.psi, at.gradient, how.null)[0] <= tolerance
         if done or at.stop in CUT_SHORT_STOPS or how.seconds_left() <= 0 or (tol >= _ROUGH and inner >= _MOST_ROUGH):
-            return
+            break
         last, (_, at) = at, next(following)
-        inner += at.n_inner
-        yield at
+        inner, n_grad = inner + at.n_inner, n_grad + at.n_grad
         if relative_change(last.x, at.x) <= tol and not how.working_sets:
-            return
+            break
+    return at, n_grad
 
 
 def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, count: int) -> int:

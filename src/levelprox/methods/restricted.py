@@ -24,7 +24,6 @@ from levelprox._runtime.deadline import TimeLimitError, end_now
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
-from levelprox.methods.kkt_newton import polish
 from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, majorise, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
 from levelprox.objectives import Curved
@@ -159,7 +158,12 @@ def by_models(
             damping, trusted = _DAMPED, True
             continue
         last_digits, predicted = rounding_of(problem, at.psi, y), at.psi - goal.psi
-        new = _tried(objective, at, goal, not trusted and _ENOUGH * residual > enough(y))
+        assert at.margins is not None
+        with_hessian = not trusted and _ENOUGH * residual > enough(y)
+        margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
+        psi = objective.value_of(margins)
+        psi = psi if np.isfinite(psi) and np.all(np.isfinite(gradient)) else np.inf
+        new = Iterate(goal.x, psi, gradient, goal.multiplier, at.step, at.stop, margins=margins, hessian=hessian)
         fell = at.psi - new.psi
         if not fell >= max(_FALLS * predicted, 0.0) - last_digits:
             # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
@@ -196,16 +200,6 @@ def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) ->
 def rounding_of(problem: Problem, psi: float, y: float) -> float:
     """Return the last digits of ψ, with what it costs that points are a few of them inside the level."""
     return _LAST_DIGITS * abs(psi) + _LEVEL_DIGITS * y * problem.level
-
-
-def _tried(objective: Curved, at: Iterate, goal: _kernels.LevelModelOutcome, with_hessian: bool) -> Iterate:
-    """Return the iterate at the minimiser of a model; with ψ = inf if it is not finite there."""
-    assert at.margins is not None
-    margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
-    psi = objective.value_of(margins)
-    if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
-        psi = np.inf
-    return Iterate(goal.x, psi, gradient, goal.multiplier, at.step, at.stop, margins=margins, hessian=hessian)
 
 
 def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> Iterate:
@@ -309,6 +303,51 @@ def _is_vacuous(problem: Problem) -> bool:
     """Return whether every point satisfies the level."""
     total = problem.n_features if problem.weights is None else float(problem.weights.sum())
     return total * problem.constraint.cap <= problem.level
+
+
+def polish(problem: Problem, at: Iterate, y: float) -> Iterate | None:
+    """Return the point after one Newton step on the KKT system; None if it does not apply or does not lower ψ.
+
+    On S = supp(x), with the level binding and a_j = ω_j φ'(|x_j|) sign x_j = ∂g/∂x_j,
+
+        [ ∇²ψ_SS − y diag(ω h'')   a ] [dx]      [ ∇ψ_S + y a ]
+        [ a'                       0 ] [dy]  = − [ g(x) − η   ]
+
+    converges quadratically near a solution where the matrix has inertia (|S|, 1, 0). The step violates the level by
+    about ½ dx'h''dx, so a test on ψ alone would often reject it (Maratos effect). Hence a second-order correction along
+    a, and a retraction: the surrogate set of the new point is inside {g ≤ η}, and the new point is projected onto it.
+    Both use columns scaled to one size; otherwise the correction would change mainly small coefficients.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a `Curved` objective.
+    at : Iterate
+        A feasible point, with its margins.
+    y : float
+        The multiplier there.
+    """
+    assert at.margins is not None
+    objective = cast(Curved, problem.objective)
+    support = problem.support(at.x)
+    if problem.weights is not None:
+        support = np.union1d(support, problem.unpenalized)
+    places = problem.coordinates(support).astype(np.int64, copy=False)
+    if at.hessian is None or not objective.convex:  # the model has |ℓ''| where it must be convex
+        hessian = cast(Curved, objective.restrict(support)).hessian_of(at.margins, False)
+    else:
+        hessian = at.hessian[np.ix_(places, places)]
+    x = problem.compiled().newton(places, np.ascontiguousarray(hessian), at.x, at.gradient, y)
+    if x is None:
+        return None
+    margins = at.margins + objective.moved(x - at.x)
+    psi = objective.value_of(margins)
+    if not psi <= at.psi + _LAST_DIGITS * (abs(at.psi) + 8 * y * problem.level):
+        return None
+    gradient = objective.gradient_of(margins)
+    if not np.all(np.isfinite(gradient)):
+        return None
+    return replace(at, x=x, psi=psi, gradient=gradient, margins=margins, multiplier=y)
 
 
 def _polished(

@@ -97,7 +97,11 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     """Choose W, solve the restriction to it, and compute the full gradient."""
     at = state.at
     W, enough = _look(problem, state, tolerance)
-    new = _seen(problem, W, _on(problem, state, W, eta_k, enough, how), how.most)
+    places = problem.coordinates(W)
+    x, gradient = state.at.x[places], state.at.gradient[places]
+    start = replace(state.at, x=x, gradient=gradient, multiplier=state.multiplier, margins=None, hessian=None)
+    end = solve_restriction(problem.restrict(W).at_level(eta_k), start, enough, how)
+    new = _seen(problem, W, replace(end, margins=None, hessian=None), how.most)  # without its columns of X
     # Steps that gained nothing can add up their rounding.
     if not new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
         stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
@@ -237,17 +241,6 @@ def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Featur
     if _LARGE_WORKING_SET_SHARE * problem.n_features < W.size < problem.n_features:
         tolerance = max(tolerance, _FULL_GRADIENT_RESIDUAL_SHARE * state.residual)
     return W, _enough(problem, state.multiplier, violation, W, tolerance)
-
-
-def _on(
-    problem: Problem, state: WorkingSet, W: Features, eta_k: float, enough: Tolerance, how: SolverOptions
-) -> Iterate:
-    """Return the end of the solve on W, without its columns of X and its Hessian."""
-    places, y = problem.coordinates(W), state.multiplier
-    x, gradient = state.at.x[places], state.at.gradient[places]
-    start = replace(state.at, x=x, gradient=gradient, multiplier=y, margins=None, hessian=None)
-    end = solve_restriction(problem.restrict(W).at_level(eta_k), start, enough, how)
-    return replace(end, margins=None, hessian=None)
 
 
 def _enough(problem: Problem, y: float, violation: Vector, W: Features, tolerance: float) -> Tolerance:

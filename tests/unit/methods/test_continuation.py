@@ -166,16 +166,19 @@ def wide_problem(seed: int) -> Problem:
 
 def sizes_on_the_way(problem: Problem, monkeypatch) -> tuple[Result, list[int], list[int]]:
     """The result, and the working sets and nonzeros at every point of every stage."""
-    working, nonzero, iterates = [], [], module._iterates
+    working, nonzero, steps = [], [], module.steps
 
-    def watched(*arguments):
-        for at in iterates(*arguments):
-            working.append(0 if at.features is None else at.features.size)
-            nonzero.append(np.count_nonzero(at.x))
-            yield at
+    def noted(at):
+        working.append(0 if at.features is None else at.features.size)
+        nonzero.append(np.count_nonzero(at.x))
+        return at
+
+    def watched(part, start, *arguments):
+        following = steps(part, noted(start), *arguments)
+        return ((level, noted(at)) for level, at in following)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_iterates", watched)
+        patch.setattr(module, "steps", watched)
         return solve(problem), working, nonzero
 
 
@@ -216,9 +219,11 @@ def test_crowded_stages_save_full_gradient_passes_and_end_at_the_same_point(loss
     most = module._most(3)
     crowded = [stage for stage in result.stages if stage.n_nonzero > most and stage.factor > 1]
     assert any(stage.n_grad == 0 for stage in crowded[1:]) and crowded
-    original = module._iterates
+    original = module._stage
     monkeypatch.setattr(
-        module, "_iterates", lambda wider, begin, tol, how: original(wider, begin, tol, replace(how, most=None))
+        module,
+        "_stage",
+        lambda wider, begin, tol, how, *most: original(wider, begin, tol, replace(how, most=None), *most),
     )
     looked = solve(problem)
     np.testing.assert_array_equal(result.x, looked.x)

@@ -12,8 +12,8 @@ from levelprox import LinearModel, MultinomialModel, Problem, _kernels, project,
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import LevelPart, distance
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
-from levelprox.methods import kkt_newton as polish
 from levelprox.methods.lcpp import majorise
+from levelprox.methods.restricted import polish
 from levelprox.objectives import Curved, Quadratic
 from levelprox.result import Iterate
 
@@ -73,7 +73,7 @@ def residuals(problem: Problem, x: np.ndarray, steps: int = 4) -> list[float]:
     left, y = distance(problem, at.x, at.psi, at.gradient, null)
     found = [left / null.scale]
     for _ in range(steps):
-        new = polish.polish(problem, at, y)
+        new = polish(problem, at, y)
         if new is None:
             break
         assert problem.is_feasible(new.x)
@@ -152,7 +152,7 @@ def test_without_the_correction_steps_would_be_refused():
         for side in (-0.03, -0.01, 0.01, 0.03):
             at = iterate(problem, beside(problem, x + side * ACROSS, 0.0))
             _, y = distance(problem, at.x, at.psi, at.gradient, null_fit(problem))
-            assert polish.polish(problem, at, y) is not None
+            assert polish(problem, at, y) is not None
             assert problem.objective.value_and_gradient(plain(problem, at, y))[0] > at.psi * (1 + 1e-15)
 
 
@@ -178,7 +178,7 @@ def test_an_indefinite_matrix_is_refused():
         at = iterate(problem, beside(problem, x + 0.01 * ACROSS, 0.0))
         _, y = distance(problem, at.x, at.psi, at.gradient, null_fit(problem))
         assert y > 0
-        assert (polish.polish(problem, at, y) is not None) == is_polished, bend
+        assert (polish(problem, at, y) is not None) == is_polished, bend
 
 
 @pytest.mark.parametrize("name", ["logistic", "groups"])
@@ -188,9 +188,9 @@ def test_where_all_is_saturated_there_is_nothing_to_do(name):
     x = np.zeros(objective.dimension)
     x[: 2 * objective.n_outputs] = 0.8
     problem = Problem(objective, constraint, 2.5)
-    assert polish.polish(problem, iterate(problem, x), 0.3) is None
+    assert polish(problem, iterate(problem, x), 0.3) is None
     x[: 2 * objective.n_outputs] = 0.0
-    assert polish.polish(problem, iterate(problem, x), 0.3) is None  # nor at the origin, where there is no support
+    assert polish(problem, iterate(problem, x), 0.3) is None  # nor at the origin, where there is no support
 
 
 @pytest.mark.parametrize("name", ["logistic", "groups"])
@@ -202,7 +202,7 @@ def test_a_step_that_would_change_a_sign_is_refused(name):
     x = beside(problem, x, 0.0)
     at = iterate(problem, x)
     _, y = distance(problem, x, at.psi, at.gradient, null_fit(problem))
-    assert polish.polish(problem, at, y) is None
+    assert polish(problem, at, y) is None
 
 
 def test_a_step_that_raises_psi_is_refused():
@@ -210,10 +210,10 @@ def test_a_step_that_raises_psi_is_refused():
     fit = solve(problem, tol=1e-12)
     at = iterate(problem, fit.x)
     for y in (0.5 * fit.multiplier, 3 * fit.multiplier):
-        new = polish.polish(problem, at, y)
+        new = polish(problem, at, y)
         assert new is None or new.psi <= at.psi * (1 + 1e-15)
     lied = replace(at, psi=at.psi / 2)  # for any value of ψ, it must not rise
-    assert polish.polish(problem, lied, fit.multiplier) is None
+    assert polish(problem, lied, fit.multiplier) is None
 
 
 def test_exactly_feasible_from_random_starts():
@@ -226,7 +226,7 @@ def test_exactly_feasible_from_random_starts():
         near = majorise(problem.constraint, np.zeros_like(x), problem.level, problem.weights)
         x = project(x, 0.0, near.tau, weights=near.weights, width=problem.n_outputs)[0]
         at = iterate(problem, x)
-        new = polish.polish(problem, at, float(rng.uniform(0, 0.5)))
+        new = polish(problem, at, float(rng.uniform(0, 0.5)))
         assert new is None or (problem.is_feasible(new.x) and new.psi <= at.psi * (1 + 1e-15))
 
 
