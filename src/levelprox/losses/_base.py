@@ -13,6 +13,7 @@ case the loss takes its limit. NaN margins give NaN.
 
 from __future__ import annotations
 
+import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._typing import Vector
-from levelprox._validation import finite, real_array
+from levelprox._validation import finite, option, real_array
 from levelprox.exceptions import InvalidInputError, adopt_renamed
 
 Kind = Literal["regression", "margin", "count", "positive"]
@@ -241,36 +242,6 @@ class Loss(ABC):
         return z, b, None if weight is None else check_weights(weight, b.size)
 
 
-@dataclass(frozen=True)
-class LogLink(Loss):
-    """Base class of smooth convex losses with a log link: z is the log of the mean, and the minimum is at z = log b.
-
-    ℓ'' grows with exp(±z): neither ℓ' nor ℓ'' is bounded.
-
-    Examples
-    --------
-    >>> from levelprox.losses import LogLink, Poisson
-    >>> issubclass(Poisson, LogLink), Poisson().smoothness
-    (True, inf)
-    """
-
-    smoothness = math.inf
-    weak_convexity = 0.0
-    lipschitz = math.inf
-    self_concordance = 1.0  # ℓ″ is an exponential
-
-    def typical_curvature(self, z: Vector, b: Vector, weight: Vector | None = None) -> float:
-        """Return the smaller of the means of ℓ'' at z and at the minimiser log b; the other one if it is 0.
-
-        The curvature of a fit lies between them. Either alone may be wrong by a large factor if the data are badly
-        centred. Too small a value costs a few halvings of the first step; too large a value shortens every step.
-        """
-        with np.errstate(divide="ignore"):
-            best = np.log(b)
-        means = [float(np.sum(self.curvature(at, b, weight))) for at in (z, best)]
-        return min((mean for mean in means if 0 < mean < math.inf), default=1.0)
-
-
 def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Vector:
     """Validate the weights of n samples.
 
@@ -323,3 +294,48 @@ def vector(name: str, value: ArrayLike) -> Vector:
     if array.size == 0:
         raise InvalidInputError(f"{name} must not be empty")
     return np.ascontiguousarray(array, dtype=np.float64)
+
+
+#: Filled by the package from its table `LOSS_TYPES`.
+LOSSES_BY_NAME: dict[str, type[Loss]] = {}
+
+
+def loss_by_name(loss: str | Loss) -> Loss:
+    """Return a loss by name, with its default parameter.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        A name such as "logistic", or a `Loss`, which is returned unchanged.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no loss of that name.
+
+    Examples
+    --------
+    >>> from levelprox.losses import loss_by_name
+    >>> loss_by_name("huber")
+    Huber(delta=1.35)
+    """
+    if isinstance(loss, Loss):
+        return loss
+    names = LOSSES_BY_NAME
+    if not isinstance(loss, str):
+        raise InvalidInputError(f"loss must be a Loss or one of the names {', '.join(names)}; got {loss!r}")
+    if loss.lower() in ("multinomial", "softmax"):
+        raise InvalidInputError(
+            f"the loss {loss!r} takes a margin for each class, and a LinearModel has one for each sample; "
+            "use objectives.MultinomialModel(X, labels)"
+        )
+    if option(loss) not in names:
+        close = difflib.get_close_matches(loss.lower(), names)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(names)}"
+        raise InvalidInputError(f"unknown loss {loss!r}; {hint}")
+    return names[option(loss)]()

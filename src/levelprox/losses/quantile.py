@@ -1,8 +1,14 @@
-"""The quantile loss, or pinball loss, whose fit is a conditional quantile: a fraction q of the targets is below it.
+"""The losses of conditional quantiles, linear on both sides of the target: `Quantile` and, for the median, `Absolute`.
+
+Quantile, the pinball loss; a fraction q of the targets is below the fit:
 
     ℓ = max(qr, (q - 1)r),      ℓ' = -q for r > 0, 1 - q for r < 0,      ∂ℓ = [-q, 1 - q] at r = 0,      r = b - z
 
-Koenker and Bassett (1978), Econometrica 46(1). At q = 1/2 it is half of `Absolute`.
+Absolute, twice that of q = 1/2:
+
+    ℓ = |r|,      ℓ' = -sign r,      ∂ℓ = [-1, 1] at r = 0
+
+Koenker and Bassett (1978), Econometrica 46(1).
 """
 
 from __future__ import annotations
@@ -58,3 +64,26 @@ class Quantile(Kinked):
     def slopes(self, b: Vector) -> tuple[Vector, Vector]:
         """Return -q and 1 - q."""
         return np.full_like(b, -self.parameter), np.full_like(b, 1 - self.parameter)
+
+
+@dataclass(frozen=True)
+class Absolute(Kinked):
+    """ℓ(z, b) = |b - z|; no parameter; 1-Lipschitz, convex, not smooth: ℓ' jumps by 2 at z = b.
+
+    `derivative` is 0 at the kink, an element of the subdifferential; `curvature` raises an error.
+
+    Examples
+    --------
+    >>> from levelprox.losses import Absolute
+    >>> Absolute().value([0.0, 3.0], [1.0, 1.0])
+    1.5
+    """
+
+    name = "absolute"
+    kind = "regression"
+    lipschitz = 1.0
+    jump = 2.0
+
+    def slopes(self, b: Vector) -> tuple[Vector, Vector]:
+        """Return -1 and 1."""
+        return np.full_like(b, -1.0), np.full_like(b, 1.0)
