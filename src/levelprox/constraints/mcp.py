@@ -70,7 +70,7 @@ class MCP(CompiledConstraint):
         a = in_interval("threshold", threshold, 0, np.inf)
         return _with_unit_cap(cls, a)
 
-    @property
+    @cached_property
     def threshold(self) -> float:
         """θλ, where the slope reaches 0."""
         return self.theta * self.lam
