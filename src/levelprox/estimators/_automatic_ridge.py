@@ -22,6 +22,7 @@ Features nearly separate the classes where the standard error of the coefficient
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -254,3 +255,19 @@ class FewFeatures:
         fit = refits(everything, Fit(everything, begin, np.inf, np.empty(0)), self.tolerance, accuracy=_ACCURACY)
         assert fit is not None  # only a value to undercut gives None
         return fit.x if self.is_standard else standard.unstandardised(fit.x)
+
+
+class RidgeChoice:
+    """The λ chosen over the features that a search finds: over its first set, where `early`, and over its last."""
+
+    def __init__(self, choose: Callable[[Features], float], ridge: float, early: bool) -> None:
+        self.choose, self.now, self.early = choose, ridge, early
+        self.ridge = ridge
+        self.features: Features | None = None
+
+    def __call__(self, features: Features, x: Vector, last: bool) -> bool:
+        """Choose, and return whether that ends the search: λ is another one."""
+        if last or self.early:
+            self.ridge, self.features = self.choose(features), features
+            self.early = False
+        return self.ridge != self.now

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +27,7 @@ from levelprox.estimators._automatic_ridge import (
     LARGEST_STANDARD_ERROR,
     MIDDLE,
     FewFeatures,
+    RidgeChoice,
     automatic_ridge,
     chosen_ridge,
     largest_standard_error,
@@ -139,7 +140,9 @@ class Task(FixedRidgeFit):
             open_checkpoint(self.checkpoint, self.resume, lambda: self._identity(budget), KINDS) as saved,
         ):
             task = replace(self, checkpoint=saved, resume=False)
-            solution, features = task._until_undetermined(budget, previous)
+            with task._without_ridge() as (pure, leave):
+                solution = pure.solve(budget, previous, leave)
+            features = leave.needing_ridge(budget, solution)
             if features is None:
                 return solution
             if budget.features is None:
@@ -167,7 +170,7 @@ class Task(FixedRidgeFit):
             return known[key]
 
         for place in range(_SEARCHES):
-            choice = _Choice(choose, ridge, early=place == 0)
+            choice = RidgeChoice(choose, ridge, early=place == 0)
             leave = choice if place < _SEARCHES - 1 else None
             solution = self._with_ridge(ridge, f"search {place}").solve(budget, previous, leave, start, found)
             if solution.status in CUT_SHORT:
@@ -190,7 +193,9 @@ class Task(FixedRidgeFit):
         with limited(seconds):
             first = None
             if not self._is_undetermined_with_fewer(budget):
-                solution, first = self._until_undetermined(budget, None)
+                with self._without_ridge() as (pure, leave):
+                    solution = pure.solve(budget, leave=leave)
+                first = leave.needing_ridge(budget, solution)
                 if budget.cost is None and budget.features is not None and solution.status not in CUT_SHORT:
                     self._undetermined[budget.features] = first is not None
                 if first is None:
@@ -212,32 +217,20 @@ class Task(FixedRidgeFit):
         count = _FEWEST_UNDETERMINED
         while count < budget.features:
             if count not in self._undetermined:
-                found = self._until_undetermined(replace(budget, features=count), None)[1]
-                self._undetermined[count] = found is not None
+                fewer = replace(budget, features=count)
+                with self._without_ridge() as (pure, leave):
+                    solution = pure.solve(fewer, leave=leave)
+                self._undetermined[count] = leave.needing_ridge(fewer, solution) is not None
             if self._undetermined[count]:
                 return True
             count *= 2
         return False
 
-    def _until_undetermined(self, budget: Budget, previous: Vector | None) -> tuple[Solution, Features | None]:
-        """Return the fit without a ridge, and the first features whose coefficients the data do not determine.
-
-        A search for k features ends with these. None where there are none, or the fit is cut short.
-        """
-        ended: list[Features] = []
-
-        def leave(features: Features, x: Vector, last: bool) -> bool:
-            if self.is_undetermined(x):
-                ended.append(features)
-            return bool(ended)
-
+    @contextmanager
+    def _without_ridge(self) -> Iterator[tuple[Task, _Undetermined]]:
+        """Yield the fit without a ridge, and what ends its search where the data do not determine coefficients."""
         with _ignored_divergence():
-            solution = replace(self, checkpoint=self._part_of_checkpoint("without a ridge")).solve(
-                budget, previous, leave
-            )
-        if solution.status in CUT_SHORT or not (ended or self.needs_ridge(budget, solution)):
-            return solution, None
-        return solution, ended[0] if ended else self.features(self.inside(solution))
+            yield replace(self, checkpoint=self._part_of_checkpoint("without a ridge")), _Undetermined(self)
 
     def _determined_after_all(
         self, budget: Budget, previous: Vector | None, solution: Solution, first: Features
@@ -382,17 +375,20 @@ def _with_ridge_message(solution: Solution, subject: str, how: str = _BY_LEAVE_O
     return replace(solution, message=f"{solution.message}{reason}.")
 
 
-class _Choice:
-    """The λ chosen over the features that a search finds: over its first set, where `early`, and over its last."""
+class _Undetermined:
+    """Ends a search for k features at the first ones whose coefficients the data do not determine."""
 
-    def __init__(self, choose: Callable[[Features], float], ridge: float, early: bool) -> None:
-        self.choose, self.now, self.early = choose, ridge, early
-        self.ridge = ridge
+    def __init__(self, task: Task) -> None:
+        self.task = task
         self.features: Features | None = None
 
     def __call__(self, features: Features, x: Vector, last: bool) -> bool:
-        """Choose, and return whether that ends the search: λ is another one."""
-        if last or self.early:
-            self.ridge, self.features = self.choose(features), features
-            self.early = False
-        return self.ridge != self.now
+        if self.features is None and self.task.is_undetermined(x):
+            self.features = features
+        return self.features is not None
+
+    def needing_ridge(self, budget: Budget, solution: Solution) -> Features | None:
+        """Return the features that need a ridge; None where there are none, or the fit is cut short."""
+        if solution.status in CUT_SHORT or not (self.features is not None or self.task.needs_ridge(budget, solution)):
+            return None
+        return self.task.features(self.task.inside(solution)) if self.features is None else self.features
