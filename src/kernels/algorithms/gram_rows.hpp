@@ -23,6 +23,7 @@ public:
 
     bool complete() const { return gram_ != nullptr; }
     double work() const { return work_; }
+    bool keeps() const { return keep_; }  // whether rows are kept here
 
     // Valid until the next call.
     const double *row(std::int64_t j);

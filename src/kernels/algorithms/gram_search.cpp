@@ -18,9 +18,8 @@ constexpr std::int64_t FEW = 5;          // features, of which the first one add
 constexpr std::int64_t TOP = 16;         // features that are tried as one too many
 constexpr std::int64_t HELD = 8;         // steps for which a feature is held
 constexpr double WORK = 1e7, ROWS = 16;  // multiplications, and rows of G: to leave sets, where rows are computed
-constexpr double SHAPES[] = {std::numeric_limits<double>::infinity(), 3.0};  // of penalties: the absolute value, MCP
-constexpr std::int64_t BLOCK = 64;                                           // features that are compared at once
-constexpr std::int64_t FEWEST_STEPS = 30, MOST_STEPS = 150;                  // without a lower loss
+constexpr std::int64_t BLOCK = 64;       // features that are compared at once
+constexpr std::int64_t FEWEST_STEPS = 30, MOST_STEPS = 150;  // without a lower loss
 
 }  // namespace
 GramSearch::GramSearch(std::int64_t d, GramRows rows, const double *diagonal, const double *pull, double square,
@@ -363,7 +362,8 @@ std::vector<std::int64_t> GramSearch::best(std::int64_t k, const std::vector<std
             shrink(at, k, poll);
             consider(std::move(at));
             if (!gram_.complete()) {
-                for (const double shape : SHAPES) consider(over(by_thresholds(k, shape, poll), poll));
+                for (std::size_t shape = 0; shape < paths_.size(); ++shape)
+                    consider(over(by_thresholds(k, shape, poll), poll));
             } else {
                 take_backward(poll);
                 const std::size_t last = std::min(backward_.size(), std::size_t(k));

@@ -13,6 +13,7 @@
 // Sweeps lose digits with the condition number of G, and nothing here measures that: the caller does, and fits the sets
 // that it is given again.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -56,6 +57,19 @@ private:
     };
     using Features = std::vector<std::int64_t>;
 
+    // Penalised fits for decreasing lambda (gram_search_thresholds.cpp).
+    struct ThresholdPath {
+        struct Stage {
+            Features by_size;    // those that are not 0, the largest first
+            std::size_t active;  // how many have become active
+        };
+        std::vector<double> x, left, scale;  // coefficients, gradients, and the lengths of columns
+        std::vector<std::vector<double>> rows;
+        Features active;
+        double lambda = 0.0;
+        std::vector<Stage> stages;
+    };
+
     double loss(const Swept &at) const { return at.last[std::size_t(d_)]; }
     double least_gain(const Swept &at) const;
     const double *gram_row(std::int64_t j);
@@ -77,7 +91,10 @@ private:
     void shrink(Swept &at, std::int64_t k, Poll &poll);
     void take_forward(std::int64_t count, Poll &poll);
     void take_backward(Poll &poll);
-    Features by_thresholds(std::int64_t k, double shape, Poll &poll);
+    void begin(ThresholdPath &path) const;
+    void descend(ThresholdPath &path, double shape);
+    void take_stage(ThresholdPath &path, double shape, Poll &poll);
+    Features by_thresholds(std::int64_t k, std::size_t shape, Poll &poll);
     double loss_over(const Features &features, const std::vector<std::vector<double>> &rows) const;
     bool may_continue() const { return gram_.complete() || work_ < most_work_; }
     Features counted(const Swept &at) const;
@@ -90,6 +107,7 @@ private:
     const std::uint8_t *kept_;
     Swept empty_, ahead_;                  // the kept features; and with all those of `forward_`
     Features forward_, backward_;          // in the order in which features are taken in; left out
+    std::array<ThresholdPath, 2> paths_;   // of each penalty
     bool ended_ = false;                   // whether no further feature gains
     double work_ = 0.0, most_work_ = 0.0;  // of the search that runs: multiplications
     std::vector<std::uint8_t> used_;       // the rows that it has used

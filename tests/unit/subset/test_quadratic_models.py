@@ -137,6 +137,17 @@ def test_rows_computed_on_demand_lead_to_the_best_set_of_few_features(seed, k):
         assert 0 < gram.n_rows <= 12
 
 
+@pytest.mark.parametrize("order", [(9, 1, 4, 2), (1, 2, 4, 9), (4, 4, 9, 4)])
+def test_sets_of_the_paths_of_penalised_fits_do_not_depend_on_the_order_of_k(order):
+    A, b = parabola(n=60, d=80, seed=3)
+    for place in (1, 2):
+        shared_by_all = searches(A, b)[place]
+        for k in order:
+            alone = searches(A, b)[place]
+            assert shared_by_all.best(k) == alone.best(k)
+            assert shared_by_all.n_rows == alone.n_rows
+
+
 def test_kept_features_are_in_every_set_and_constant_or_equal_columns_enter_once():
     A, b = parabola()
     A[:, 5] = A[:, 0]
