@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "simd/simd.hpp"
@@ -71,6 +72,43 @@ bool factorise(std::size_t m, std::vector<double> &matrix, double least, Poll po
 
 inline bool factorise(std::size_t m, std::vector<double> &matrix, double least = 1e-14) {
     return factorise(m, matrix, least, [] {});
+}
+
+// L becomes the factor of the matrix without row and column k, of order m - 1, stored with that stride: what the column
+// leaves to those after it is rotated into them.
+inline void remove_from_factor(std::size_t m, std::vector<double> &L, std::size_t k) {
+    std::vector<double> cosines(m), sines(m), row(m);
+    for (std::size_t i = 0, to = 0; i < m; ++i) {
+        if (i == k) continue;
+        std::copy_n(L.begin() + std::ptrdiff_t(i * m), i + 1, row.begin());
+        for (std::size_t j = k; j + 1 < i; ++j) {
+            const double left = row[j], right = row[j + 1];
+            row[j] = cosines[j] * left + sines[j] * right;
+            row[j + 1] = cosines[j] * right - sines[j] * left;
+        }
+        if (i > k) {
+            const double length = std::hypot(row[i - 1], row[i]);
+            cosines[i - 1] = row[i - 1] / length;
+            sines[i - 1] = row[i] / length;
+            row[i - 1] = length;
+        }
+        std::copy_n(row.begin(), to + 1, L.begin() + std::ptrdiff_t(to * (m - 1)));
+        ++to;
+    }
+    L.resize((m - 1) * (m - 1));
+}
+
+// L becomes the factor of the matrix with one more row, whose lower part is given; false, and L unchanged, where its
+// pivot is not above `least`.
+inline bool append_to_factor(std::size_t m, std::vector<double> &L, const std::vector<double> &row,
+                             double least = 1e-14) {
+    std::vector<double> larger((m + 1) * (m + 1));
+    for (std::size_t i = 0; i < m; ++i)
+        std::copy_n(L.begin() + std::ptrdiff_t(i * m), i + 1, larger.begin() + std::ptrdiff_t(i * (m + 1)));
+    std::copy_n(row.begin(), m + 1, larger.begin() + std::ptrdiff_t(m * (m + 1)));
+    if (!factorise_rows(m + 1, larger.data(), m, m + 1, 0, least)) return false;
+    L = std::move(larger);
+    return true;
 }
 
 // x becomes the solution of LL'v = x.

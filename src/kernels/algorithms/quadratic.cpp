@@ -184,6 +184,12 @@ bool DenseQuadratic::block(const std::vector<std::int64_t> &chosen, double *out)
     return true;
 }
 
+void DenseQuadratic::row(std::int64_t i, const std::vector<std::int64_t> &chosen, double *out) const {
+    const std::size_t m = chosen.size();
+    for (std::size_t k = 0; k < m; ++k) out[k] = hessian_[i * d_ + chosen[k]];
+    out[m] = hessian_[i * d_ + i] + ridge_[i];
+}
+
 void minimise_quadratic(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
                         const QuadraticSettings &settings, QuadraticState &state, Poll &poll) {
     QuadraticMinimiser minimiser(Q, gradient, diagonal, set, settings, state, poll);

@@ -4,8 +4,8 @@
 //
 // Q symmetric and positive definite, with a diagonal that is known. Spectral projected gradient steps with the exact
 // step length find the face of the solution (which coordinates are zero, whether the level binds); on that face the
-// problem is linear algebra, done by a Cholesky factor where coordinates are few and by conjugate gradients where many,
-// and the projection of what they find is the next point.
+// problem is linear algebra, done by a Cholesky factor where coordinates are few or Q is nearly singular, else by
+// conjugate gradients, and the projection of what they find is the next point.
 //
 // All of it in coordinates in which Q has a unit diagonal: there the set is of the same kind, with other prices, and
 // the units of the columns of X no longer matter. Where Q bends so little that such a unit is far out of the set, the
@@ -26,6 +26,8 @@ public:
     virtual void apply(const double *v, double *out, Poll &poll) const = 0;
     // The rows and columns of Q in `chosen`, in out, row after row; false where Q is not available as a matrix.
     virtual bool block(const std::vector<std::int64_t> &chosen, double *out) const = 0;
+    // Q_ij for the coordinates j in `chosen`, then Q_ii, where Q is available as a matrix.
+    virtual void row(std::int64_t, const std::vector<std::int64_t> &, double *) const {}
 };
 
 // Q = H + diag(ridge) with H in memory.
@@ -35,6 +37,7 @@ public:
         : d_(d), hessian_(hessian), ridge_(ridge) {}
     void apply(const double *v, double *out, Poll &poll) const override;
     bool block(const std::vector<std::int64_t> &chosen, double *out) const override;
+    void row(std::int64_t i, const std::vector<std::int64_t> &chosen, double *out) const override;
 
 private:
     std::int64_t d_;

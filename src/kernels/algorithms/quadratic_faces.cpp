@@ -7,7 +7,6 @@ namespace levelprox {
 namespace {
 
 constexpr double LEVEL_TOLERANCE = 1e-9;  // relative: the level binds
-constexpr int MOST_BLOCKING = 3;          // coordinates at once, beyond which a projection replaces steps along edges
 constexpr double LEAST_DECREASE = 0.5;    // of a jump, relative to the curvature along it
 constexpr int MOST_SHORTENINGS = 8;       // of a step on the curved face of groups
 
@@ -27,6 +26,7 @@ void QuadraticMinimiser::search_face() {
         // How far x can go towards it.
         FaceStep step = longest_step(face, direction);
         if (step.n_blocking > MOST_BLOCKING && jump(face.indices, direction)) continue;
+        if (step.n_blocking > MOST_BLOCKING && has_factor() && jump_shorter(face.indices, direction)) continue;
         if (!level_binds) stop_at_level(face, step);
         move_on_face(face, direction, step);
 
@@ -129,6 +129,16 @@ bool QuadraticMinimiser::jump(const Indices &face, const Vector &direction) {
     apply(move_, image_);
     const double bend = dot(move_, image_), decrease = -dot(slope_, move_);
     return decrease > LEAST_DECREASE * bend && advance(bend);
+}
+
+// The same with a part of the direction: on a large face along which Q is nearly flat many coordinates reach zero on
+// the way, and one vertex after another takes long.
+bool QuadraticMinimiser::jump_shorter(const Indices &face, Vector direction) {
+    for (int tries = 0; tries < MOST_SHORTENINGS && !is_exhausted(); ++tries) {
+        for (double &value : direction) value /= 4;
+        if (jump(face, direction)) return true;
+    }
+    return false;
 }
 
 bool QuadraticMinimiser::is_nonnegative(std::size_t i) const {

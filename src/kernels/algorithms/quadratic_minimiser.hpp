@@ -28,6 +28,11 @@ private:
     using Vector = std::vector<double>;
     using Indices = std::vector<std::int64_t>;
 
+    static constexpr std::size_t MOST_FACTORISED = 128;  // coordinates of a face that always has a Cholesky factor
+
+    static constexpr int MOST_BLOCKING =
+        3;  // coordinates at once, beyond which a projection replaces steps along edges
+
     // The coordinates that may move, and the gradient of the level at x along them.
     struct Face {
         Indices indices;
@@ -42,6 +47,12 @@ private:
         int n_blocking = 0;          // coordinates that reach zero on the way
         double cost = 0;             // what the whole direction adds to the level
         bool reaches_level = false;
+    };
+
+    // The Cholesky factor of the block of Q on a face, scaled to a unit diagonal.
+    struct Factor {
+        Indices indices;  // in the order of its rows
+        Vector L, unit;   // unit: from this scale to that of the caller
     };
 
     static double dot(const Vector &a, const Vector &b) {
@@ -67,6 +78,7 @@ private:
     void search_group_face();
     Face nonzero_groups(Vector &norms) const;
     bool jump(const Indices &face, const Vector &direction);
+    bool jump_shorter(const Indices &face, Vector direction);
     bool is_nonnegative(std::size_t i) const;
     bool is_unpriced_and_free(std::int64_t i) const;
     double price(std::size_t i) const;
@@ -75,6 +87,14 @@ private:
     Vector minimiser_on(const Indices &face, const Vector &normal);
     Vector solve_directly(const Indices &face, const Vector &normal);
     Vector conjugate_gradients(const Indices &face, const Vector &normal, const Vector &norms = {});
+    bool conjugate_gradients(const Indices &face, const Vector &normal, const Vector &norms, std::size_t most_steps,
+                             Vector &v);
+    bool has_factor() const { return factor_.indices.size() > MOST_FACTORISED; }
+    bool is_blocked(const Indices &face, const Vector &direction) const;
+    bool set_factor(const Indices &face);
+    bool update_factor(const Indices &face);
+    bool append_to_face(std::int64_t i);
+    Vector solve_by_factor(const Indices &face, const Vector &normal) const;
     bool scaled_block(const Indices &face, Vector &block) const;
     void apply_on_face(const Indices &face, const Vector &v, Vector &out);
     void add_group_curvature(const Vector &normal, const Vector &norms, const Vector &p, Vector &Qp) const;
@@ -93,6 +113,8 @@ private:
     double first_residual_ = 0;
     double last_multiplier_ = 0;  // of the last projection
     double work_ = 0;             // of linear algebra on faces, in products with Q
+    Factor factor_;               // of the last large face whose system conjugate gradients did not solve soon
+    bool is_singular_ = false;    // a face had no factor
 };
 
 }  // namespace levelprox

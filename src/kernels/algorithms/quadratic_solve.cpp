@@ -8,62 +8,167 @@
 namespace levelprox {
 namespace {
 
-constexpr std::size_t MOST_FACTORISED = 128;  // coordinates of a face whose system is solved by a Cholesky factor
-constexpr double CG_REDUCTION = 1e-8;         // of the squared residual, by conjugate gradients
-constexpr std::size_t CG_EXTRA_STEPS = 20;    // beyond one per coordinate
+constexpr std::size_t LARGEST_FACTORISED = 4096;  // of all faces
+constexpr std::size_t FEW_CG_STEPS = 6;           // a sixth of the coordinates: as much work as half a factor
+constexpr std::size_t MOST_UPDATES = 8;           // an eighth of the coordinates: beyond it a new factor costs less
+constexpr double CG_REDUCTION = 1e-8;             // of the squared residual, by conjugate gradients
+constexpr std::size_t CG_EXTRA_STEPS = 20;        // beyond one per coordinate
+constexpr double LEAST_PIVOT = 1e-14;             // of a matrix with a unit diagonal
 constexpr double SMALLEST_NORMAL = std::numeric_limits<double>::min();
 
 }  // namespace
 
 // argmin over v of <slope, v> + v'Qv/2 on the face, with <normal, v> = 0.
+//
+// Small faces by a factor. On a large one conjugate gradients need few steps where Q is well conditioned. Where they do
+// not, a factor is computed, and updated for as long as faces differ in few coordinates.
 QuadraticMinimiser::Vector QuadraticMinimiser::minimiser_on(const Indices &face, const Vector &normal) {
-    if (face.size() <= MOST_FACTORISED) {
+    const std::size_t m = face.size();
+    if (m <= MOST_FACTORISED) {
         const Vector v = solve_directly(face, normal);
         if (!v.empty()) return v;
+        return conjugate_gradients(face, normal);
     }
-    return conjugate_gradients(face, normal);
+    if (is_singular_ || m > LARGEST_FACTORISED) return conjugate_gradients(face, normal);
+    Vector v;
+    if (!update_factor(face)) {
+        if (conjugate_gradients(face, normal, {}, m / FEW_CG_STEPS, v)) return v;
+        if (is_exhausted() || is_blocked(face, v)) return v;
+        if (!set_factor(face)) return conjugate_gradients(face, normal);
+    }
+    Vector solution = solve_by_factor(face, normal);
+    return solution.empty() ? conjugate_gradients(face, normal) : solution;
+}
+
+// Whether more than a few coordinates reach zero on the way.
+bool QuadraticMinimiser::is_blocked(const Indices &face, const Vector &direction) const {
+    int n_blocking = 0;
+    for (std::size_t k = 0; k < face.size(); ++k)
+        n_blocking += !is_unpriced_and_free(face[k]) && (x_[face[k]] + direction[k]) * x_[face[k]] < 0;
+    return n_blocking > MOST_BLOCKING;
 }
 
 // The same by a Cholesky factor. Empty where Q is not available as a matrix, or is singular.
 QuadraticMinimiser::Vector QuadraticMinimiser::solve_directly(const Indices &face, const Vector &normal) {
-    // The block of Q, scaled to a unit diagonal.
+    return set_factor(face) ? solve_by_factor(face, normal) : Vector();
+}
+
+// Factorises the block of Q on a face, scaled to a unit diagonal. Returns false where there is no such matrix.
+bool QuadraticMinimiser::set_factor(const Indices &face) {
     const std::size_t m = face.size();
-    Vector L(m * m), v(m), unit(m);
-    if (!Q_.block(face, L.data())) return {};
+    factor_.indices.clear();
+    factor_.L.assign(m * m, 0.0);
+    factor_.unit.assign(m, 0.0);
+    is_singular_ = true;
+    if (!Q_.block(face, factor_.L.data())) return false;
+    Vector &L = factor_.L, &unit = factor_.unit;
     for (std::size_t j = 0; j < m; ++j) {
-        if (!(L[j * m + j] >= SMALLEST_NORMAL)) return {};  // subnormal numbers have lost digits
+        if (!(L[j * m + j] >= SMALLEST_NORMAL)) return false;  // subnormal numbers have lost digits
         unit[j] = 1 / std::sqrt(L[j * m + j]);
     }
     for (std::size_t j = 0; j < m; ++j)
         for (std::size_t k = 0; k <= j; ++k) L[j * m + k] *= unit[j] * unit[k];
-    for (std::size_t k = 0; k < m; ++k) unit[k] /= unit_[face[k]];  // from this scale to that of x
-
-    // The minimiser without the condition <normal, v> = 0.
     work_ += double(m) * double(m) * double(m) / 3 / (double(d_) * double(d_));
-    if (!factorise(m, L)) return {};
-    for (std::size_t k = 0; k < m; ++k) v[k] = -slope_[face[k]] * unit[k];
-    solve_factorised(m, L, v);
+    if (!factorise(m, L, LEAST_PIVOT, [&] { poll_.check(); })) return false;
+    factor_.indices = face;
+    is_singular_ = false;
+    return true;
+}
 
-    // The condition, by its multiplier.
+// Turns the factor of the last face into that of this one. Returns false, and leaves no factor, where there is none, or
+// they differ in many coordinates.
+bool QuadraticMinimiser::update_factor(const Indices &face) {
+    Indices &known = factor_.indices;
+    if (known.empty()) return false;
+    const auto is_in = [](const Indices &sorted, std::int64_t i) {
+        return std::binary_search(sorted.begin(), sorted.end(), i);
+    };
+    Indices sorted = known, added;
+    std::sort(sorted.begin(), sorted.end());
+    for (const std::int64_t i : face)
+        if (!is_in(sorted, i)) added.push_back(i);
+    const std::size_t removed = known.size() + added.size() - face.size();
+    if ((removed + added.size()) * MOST_UPDATES > face.size()) {
+        known.clear();
+        return false;
+    }
+    for (std::size_t k = known.size(); k-- > 0;) {
+        if (is_in(face, known[k])) continue;
+        const double m = double(known.size());
+        remove_from_factor(known.size(), factor_.L, k);
+        known.erase(known.begin() + std::ptrdiff_t(k));
+        factor_.unit.erase(factor_.unit.begin() + std::ptrdiff_t(k));
+        work_ += 2 * m * m / (double(d_) * double(d_));
+        poll_.check();
+    }
+    for (const std::int64_t i : added)
+        if (!append_to_face(i)) {
+            known.clear();
+            return false;
+        }
+    return true;
+}
+
+// Adds a coordinate to the factor. Returns false where its matrix would be singular.
+bool QuadraticMinimiser::append_to_face(std::int64_t i) {
+    const std::size_t m = factor_.indices.size();
+    Vector row(m + 1);
+    Q_.row(i, factor_.indices, row.data());
+    if (!(row[m] >= SMALLEST_NORMAL)) return false;
+    const double unit = 1 / std::sqrt(row[m]);
+    for (std::size_t k = 0; k < m; ++k) row[k] *= unit * factor_.unit[k];
+    row[m] = 1;
+    work_ += double(m) * double(m) / (double(d_) * double(d_));
+    if (!append_to_factor(m, factor_.L, row, LEAST_PIVOT)) return false;
+    factor_.indices.push_back(i);
+    factor_.unit.push_back(unit);
+    return true;
+}
+
+// The minimiser on a face whose factor is known, in the order of the face; empty where it is not finite.
+QuadraticMinimiser::Vector QuadraticMinimiser::solve_by_factor(const Indices &face, const Vector &normal) const {
+    const std::size_t m = face.size();
+    const Indices &order = factor_.indices;
+    Vector v(m), unit(m), scaled_normal(m);
+    std::vector<std::size_t> place(m);
+    for (std::size_t k = 0; k < m; ++k) {
+        place[k] =
+            order[k] == face[k] ? k : std::size_t(std::lower_bound(face.begin(), face.end(), order[k]) - face.begin());
+        unit[k] = factor_.unit[k] / unit_[order[k]];  // from this scale to that of x
+        v[k] = -slope_[order[k]] * unit[k];
+        scaled_normal[k] = normal[place[k]] * unit[k];
+    }
+    solve_factorised(m, factor_.L, v);
+
+    // The condition <normal, v> = 0, by its multiplier.
     if (dot(normal, normal) > 0) {
-        Vector across(m), scaled_normal(m);
-        for (std::size_t k = 0; k < m; ++k) across[k] = scaled_normal[k] = normal[k] * unit[k];
-        solve_factorised(m, L, across);
+        Vector across = scaled_normal;
+        solve_factorised(m, factor_.L, across);
         const double multiplier = dot(scaled_normal, v) / dot(scaled_normal, across);
         for (std::size_t k = 0; k < m; ++k) v[k] -= multiplier * across[k];
     }
 
-    for (std::size_t k = 0; k < m; ++k) v[k] *= unit[k];
-    const bool is_finite = std::all_of(v.begin(), v.end(), [](double value) { return std::isfinite(value); });
-    return is_finite ? v : Vector();
+    Vector out(m);
+    for (std::size_t k = 0; k < m; ++k) out[place[k]] = v[k] * unit[k];
+    const bool is_finite = std::all_of(out.begin(), out.end(), [](double value) { return std::isfinite(value); });
+    return is_finite ? out : Vector();
 }
 
 // The same by conjugate gradients in the plane <normal, v> = 0. With `norms` of the features, Q includes the curvature
 // of the level set.
 QuadraticMinimiser::Vector QuadraticMinimiser::conjugate_gradients(const Indices &face, const Vector &normal,
                                                                    const Vector &norms) {
+    Vector v;
+    conjugate_gradients(face, normal, norms, face.size() + CG_EXTRA_STEPS, v);
+    return v;
+}
+
+// The same with at most so many steps. Returns whether they led to the end.
+bool QuadraticMinimiser::conjugate_gradients(const Indices &face, const Vector &normal, const Vector &norms,
+                                             std::size_t most_steps, Vector &v) {
     const std::size_t m = face.size();
-    Vector block(m * m), v(m), r(m), p(m), Qp(m);
+    Vector block(m * m), r(m), p(m), Qp(m);
+    v.assign(m, 0.0);
     const bool has_matrix = scaled_block(face, block);
     const double normal_square = dot(normal, normal);
     const auto remove_normal = [&](Vector &w) {
@@ -77,7 +182,7 @@ QuadraticMinimiser::Vector QuadraticMinimiser::conjugate_gradients(const Indices
     p = r;
     double rr = dot(r, r);
     const double enough = rr * CG_REDUCTION;
-    for (std::size_t n = 0; n < m + CG_EXTRA_STEPS && rr > enough && rr > 0 && !is_exhausted(); ++n) {
+    for (std::size_t n = 0; n < most_steps && rr > enough && rr > 0 && !is_exhausted(); ++n) {
         // Qp
         if (has_matrix) {
             const auto size = std::int64_t(m);
@@ -91,7 +196,7 @@ QuadraticMinimiser::Vector QuadraticMinimiser::conjugate_gradients(const Indices
 
         // The minimum along p.
         const double bend = dot(p, Qp);
-        if (!(bend > 0) || !std::isfinite(bend)) break;
+        if (!(bend > 0) || !std::isfinite(bend)) return true;
         const double t = rr / bend;
         for (std::size_t k = 0; k < m; ++k) {
             v[k] += t * p[k];
@@ -105,10 +210,10 @@ QuadraticMinimiser::Vector QuadraticMinimiser::conjugate_gradients(const Indices
         rr = next;
 
         // A product with a matrix-free Q is a pass over the data: stop at the accuracy that the caller requests.
-        if (!has_matrix && std::sqrt(rr) <= settings_.relative * std::sqrt(enough / CG_REDUCTION)) break;
+        if (!has_matrix && std::sqrt(rr) <= settings_.relative * std::sqrt(enough / CG_REDUCTION)) return true;
         poll_.check();
     }
-    return v;
+    return !(rr > enough);
 }
 
 // The block of the scaled Q. Returns false where Q is not available as a matrix.

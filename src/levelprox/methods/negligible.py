@@ -163,6 +163,8 @@ class _Trial:
         return problem.spread(W, solve_over(problem, W, x, enough, how).x)
 
     def _value(self, x: Vector) -> float:
+        if isinstance(self._part, Model):  # without the gradient
+            return self._part.value_of(self._part.margins(x[self._places]))
         return self._part.value_and_gradient(x[self._places])[0]
 
     def _kkt(self, x: Vector) -> float:

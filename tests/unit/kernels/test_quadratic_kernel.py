@@ -147,6 +147,41 @@ def test_newton_s_steps_are_found_in_time(case, product):
     assert case.residual(outcome.x) <= 0.02 * case.residual(case.x) + 1e-13 * size
 
 
+class Flat(Case):
+    """A model whose curvatures span eight digits, over a weighted ball that holds back its minimum."""
+
+    def __init__(self, seed, features):
+        super().__init__(seed, features, 1, "regular", plain=True)
+        rng = np.random.default_rng(seed)
+        rotation = np.linalg.qr(rng.standard_normal((features, features)))[0]
+        A = rng.standard_normal((features, features)) * np.geomspace(1, 1e-4, features)[:, None] @ rotation
+        self.hessian = A.T @ A
+        self.diagonal = np.ascontiguousarray(np.diagonal(self.hessian))
+        self.ridge, self.weights, self.x = 1e-12 * self.diagonal, None, np.zeros(features)
+        truth = rng.standard_normal(features)
+        self.gradient, self.tau = -self.hessian @ truth, 0.7 * float(np.abs(truth).sum())
+
+
+@pytest.mark.parametrize("features", [150, 200])
+def test_large_faces_that_are_nearly_singular_are_solved_in_time(features):
+    """By factors that follow the face; conjugate gradients alone end with a residual above 2e-2."""
+    for seed in range(3):
+        case = Flat(seed, features)
+        outcome = case.solve(relative=1e-3, products=500)
+        assert case.is_inside(outcome.x)
+        assert case.residual(outcome.x) <= 1e-2 * case.residual(case.x)
+
+
+def test_factors_that_follow_the_face_lead_to_the_answer():
+    """Coordinates leave and enter: the level is tight, and the answer has many zeros."""
+    case = Flat(5, 300)
+    case.tau *= 0.85
+    outcome = case.solve(relative=1e-9, products=100_000)
+    assert case.is_inside(outcome.x)
+    assert case.residual(outcome.x) <= 1e-7 * case.residual(case.x)
+    assert 150 < np.count_nonzero(outcome.x) < 290
+
+
 @settings(max_examples=EXAMPLES // 5)
 @given(any_case)
 def test_stopped_early_it_is_in_the_set_and_no_worse(case):
