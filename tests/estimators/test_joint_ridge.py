@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 from levelprox import SparseClassifier, SparseClassifierCV, load
 from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._data import Samples
-from levelprox.estimators._fit import Task
+from levelprox.estimators._fit import Task, _Undetermined
 from levelprox.estimators._folds import each_ridge
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._ranking import Ranking
@@ -232,13 +232,14 @@ def test_more_features_than_separate_the_classes_need_no_search_without_a_ridge(
     """The table does not depend on which other k are tried, nor on their order."""
     X, y = nearly_separable(n=80, d=24)
     asked: list[int] = []
-    search = Task._until_undetermined
+    search = Task.solve
 
-    def counted(self: Task, budget: Budget, previous: Any) -> Any:
-        asked.append(budget.features or 0)
-        return search(self, budget, previous)
+    def counted(self: Task, budget: Budget, previous: Any = None, leave: Any = None, *more: Any, **named: Any) -> Any:
+        if isinstance(leave, _Undetermined):  # a search without a ridge
+            asked.append(budget.features or 0)
+        return search(self, budget, previous, leave, *more, **named)
 
-    monkeypatch.setattr(Task, "_until_undetermined", counted)
+    monkeypatch.setattr(Task, "solve", counted)
     whole = SparseClassifierCV(n_features=[2, 12, 20], cv=3).fit(X, y).cv_results_
     assert set(asked) == {2, 8} and asked.count(8) == 3  # once for each fold; the last fit is that of 2 features
     one = SparseClassifierCV(n_features=[20], cv=3).fit(X, y).cv_results_

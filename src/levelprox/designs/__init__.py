@@ -19,7 +19,6 @@ from levelprox.designs._base import Design, is_dask, is_on_device, is_remote, li
 from levelprox.designs._base import check_finite as check_finite
 from levelprox.designs._base import check_shape as check_shape
 from levelprox.designs._base import column_name as column_name
-from levelprox.designs._base import rounding as rounding
 from levelprox.designs.chunked import Chunked, open_chunked
 from levelprox.designs.column_view import DeferredDesign, SelectedDesign
 from levelprox.designs.dense import DenseDesign, as_design
@@ -34,6 +33,7 @@ from levelprox.designs.intercept import (
 from levelprox.designs.moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
+from levelprox.designs.sparse import rounding as rounding
 
 __all__ = [
     "Chunked",

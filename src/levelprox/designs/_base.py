@@ -8,18 +8,17 @@ so algorithms do not depend on the kind of design.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from levelprox import _kernels
 from levelprox._kernels import DesignKernel
-from levelprox._typing import FloatArray, Index, Names, Vector
-from levelprox._validation import as_array, finite, real_array
+from levelprox._typing import Index, Names, Vector
+from levelprox._validation import finite, real_array
 from levelprox.exceptions import InvalidInputError
 
 #: Of the columns of X.
@@ -272,30 +271,6 @@ def positions(name: str, value: ArrayLike, size: int) -> Index:
     if bad.size:
         raise InvalidInputError(f"{name}[{bad[0]}] is {array[bad[0]]}, outside 0..{size - 1}")
     return np.ascontiguousarray(array, dtype=np.int64)
-
-
-def real_values(value: object) -> FloatArray:
-    """Return the numbers of X as float32 or float64.
-
-    Both are kept; every other real type becomes float64, with a warning where that rounds
-    (long double, and 64-bit integers beyond 2^53).
-    """
-    array = as_array("X", value)
-    message = rounding(array)
-    if message:
-        warnings.warn(message, UserWarning, stacklevel=4)
-    return real_array("X", array)
-
-
-def rounding(array: NDArray[Any]) -> str:
-    """Return what float64 does to entries of X that it cannot hold; empty where it holds them all."""
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        return f"X has dtype {array.dtype}; it is rounded to float64"
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        largest = max(int(array.max()), -int(array.min()))
-        if largest > 2**53:
-            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
-    return ""
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
