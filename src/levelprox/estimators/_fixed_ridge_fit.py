@@ -20,6 +20,7 @@ from levelprox._solve import solve
 from levelprox._typing import Features, FloatArray, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate import Certificate, certify
+from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._features import Standardization
@@ -28,15 +29,16 @@ from levelprox.exceptions import NumericalError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.multiclass import ByClass
-from levelprox.problem import Problem
+from levelprox.problem import Problem, SubsetProblem
 from levelprox.result import Record, Status
-from levelprox.subset.result import SubsetCertificate, SubsetRecord
+from levelprox.subset.result import Subset, SubsetCertificate, SubsetRecord
 
 #: Called with the record of each step, and x where it is known: under a level. Returning True stops the fit.
 Observer = Callable[[Record | SubsetRecord, "Vector | None"], bool]
 
 SUBSET_TOLERANCE = 1e-2  # of tol: Newton's method gets there in the same number of steps
 _FLOAT32_RISE = 1e-7  # of ψ above its infimum: coefficients are float32 where rounding them raises ψ by no more
+_RISE_SHARE = 1e-7  # of ψ, or of the null model's: where rounding raises ψ by more, claims about swaps are left out
 _CAP_ROUNDING = Fraction(1, 2**50)  # of the cap, for each coefficient: the rounding of a whole number of caps
 _PSI_ROUNDING = 1e-9  # of ψ: what the rounding of margins may change
 
@@ -184,7 +186,7 @@ class FixedRidgeFit:
             known=known,
             thorough=start is not None and previous is None,
         )
-        certificate = found.certificate
+        certificate, message = found.certificate, found.message
         try:
             with _at_the_end(found.status):
                 coef, intercept = self.rounded(found.x, found.psi, certificate.examined)
@@ -193,9 +195,13 @@ class FixedRidgeFit:
                 psi = self._psi_of(coef, intercept) if certificate.examined and rounded else found.psi
             gain = certificate.multiplier + (0.0 if found.addition is None else psi - found.psi)
             certificate = replace(certificate, psi=psi, multiplier=max(gain, 0.0))
+            if self._is_raised(found, psi):
+                additions = certificate.additions and replace(certificate.additions, examined=0)
+                certificate = replace(certificate, swaps=replace(certificate.swaps, examined=0), additions=additions)
+                message = message.replace(str(found.swaps), str(certificate.swaps))
         except TimeLimitError:
             coef, intercept = self.standardization.outside(found.x, np.dtype(np.float64))
-        figures = certificate, certificate.multiplier, found.status, found.message
+        figures = certificate, certificate.multiplier, found.status, message
         return self.penalized(Solution(coef, intercept, *figures, found.n_refits, found.history))
 
     def _solve_level(self, level: float, previous: Vector | None) -> Solution:
@@ -290,6 +296,13 @@ class FixedRidgeFit:
             return self.objective.value_and_gradient(x)[0]
         psi = self.objective.value_of(self.objective.margins(x))
         return self.objective.refined_value(x, psi, _PSI_ROUNDING * abs(psi))
+
+    def _is_raised(self, found: Subset, psi: float) -> bool:
+        """Return whether ψ of the rounded coefficients is so far above that of the fit that a swap may be better."""
+        if not psi > found.psi + _RISE_SHARE * abs(found.psi):
+            return False
+        null = null_fit(SubsetProblem(self.objective, 0, np.empty(0, np.intp) if self.keep is None else self.keep))
+        return psi > found.psi + _RISE_SHARE * max(abs(found.psi), abs(null.psi))
 
     def shortest(self, x: Vector, problem: Problem) -> Vector:
         """Return the shortest of all x that are the same model: softmax depends on differences between classes only.
