@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from levelprox import _kernels
 from levelprox._typing import Features, Mask, Vector
@@ -21,11 +21,12 @@ from levelprox.constraints import MCP, Constraint
 from levelprox.constraints.costs import Costs
 from levelprox.exceptions import InfeasibleError, InvalidInputError, renamed_attribute
 from levelprox.objectives import Objective
-from levelprox.projection import feature_weights, group_norms, nonnegative_mask
+from levelprox.projection import feature_weights, group_norms, nonnegative_mask, signs_without, weights_without
 
 Signs = bool | Mask | None
 _ULP = float(np.finfo(np.float64).eps)
 _LEAST_SHORTENED = 1e-9  # of x
+_FEW, _MANY_COORDINATES = 10, 500  # features, and coordinates of theirs from which on models take long
 
 
 class FeatureProblem:
@@ -105,7 +106,7 @@ class FeatureProblem:
                     "onto their common ball would no longer keep signs apart from sizes"
                 )
             return None, False
-        signs = _signs_without(self.objective.unpenalized, self.nonnegative, self.n_features)
+        signs = signs_without(self.objective.unpenalized, self.nonnegative, self.n_features)
         mask, all_nonnegative = nonnegative_mask(signs, self.dimension)
         return None if mask is None else mask.copy(), all_nonnegative
 
@@ -171,6 +172,11 @@ class FeatureProblem:
         return int(inside.size * (self.n_counted - inside.size))
 
     @property
+    def has_many_coordinates(self) -> bool:
+        """True if second-order models over a few features take long: with many classes these have many coordinates."""
+        return self.n_outputs > 1 and self.n_outputs * min(self.n_features, _FEW) > _MANY_COORDINATES
+
+    @property
     def centred(self) -> bool:
         """True if there is an intercept that is free of sign: it may take up the means of columns."""
         scale, (mask, all_nonnegative) = self.objective.feature_scale, self.signs
@@ -223,7 +229,7 @@ class Problem(FeatureProblem):
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
         self._set_dimensions()
-        given = _weights_without(self.objective.unpenalized, self.weights, self.n_features)
+        given = weights_without(self.objective.unpenalized, self.weights, self.n_features)
         weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
         if self.n_outputs > 1:
             # Never None: from them and x alone the surrogate determines which coordinates belong together.
@@ -379,30 +385,6 @@ class SubsetProblem(FeatureProblem):
         costs = None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget)
         counts = self._counts[W]
         return self._restricted(W, costs=costs, keep=np.flatnonzero(~counts), _counts=counts)
-
-
-def _weights_without(unpenalized: Features, weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Return ω with 0 for the features that never count; given for all features, or for those only that count."""
-    if not unpenalized.size:
-        return weights
-    given = np.ones(n_features) if weights is None else real_array("weights", weights)
-    if given.shape == (n_features - unpenalized.size,):
-        return np.insert(given, unpenalized - np.arange(unpenalized.size), 0.0)
-    if given.shape == (n_features,):
-        given = np.array(given)
-        given[unpenalized] = 0.0
-    return given  # of any other shape: an error, as without unpenalized features
-
-
-def _signs_without(unpenalized: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Return sign constraints of the penalized features; for others only by a mask over all features."""
-    asked = np.asarray(nonnegative)
-    if not unpenalized.size or (asked.ndim == 0 and not asked):
-        return nonnegative
-    counted = n_features - unpenalized.size
-    if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
-        return np.insert(np.broadcast_to(asked, (counted,)), unpenalized - np.arange(unpenalized.size), False)
-    return nonnegative
 
 
 def _must_be(name: str, value: object, kind: type) -> None:

@@ -169,6 +169,19 @@ def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
     return omega
 
 
+def weights_without(unpenalized: NDArray[np.intp], weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
+    """Return ω with 0 for the features that never count; given for all features, or for those only that count."""
+    if not unpenalized.size:
+        return weights
+    given = np.ones(n_features) if weights is None else real_array("weights", weights)
+    if given.shape == (n_features - unpenalized.size,):
+        return np.insert(given, unpenalized - np.arange(unpenalized.size), 0.0)
+    if given.shape == (n_features,):
+        given = np.array(given)
+        given[unpenalized] = 0.0
+    return given  # of any other shape: an error, as without unpenalized features
+
+
 def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.uint8] | None, bool]:
     """Return (mask, all): a mask only if some coordinates are nonnegative and others free."""
     if nonnegative is None:
@@ -181,6 +194,17 @@ def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.
     if asked.all() or not asked.any():
         return None, bool(asked.any())
     return np.ascontiguousarray(asked).view(np.uint8), False
+
+
+def signs_without(unpenalized: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+    """Return sign constraints of the penalized features; for others only by a mask over all features."""
+    asked = np.asarray(nonnegative)
+    if not unpenalized.size or (asked.ndim == 0 and not asked):
+        return nonnegative
+    counted = n_features - unpenalized.size
+    if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
+        return np.insert(np.broadcast_to(asked, (counted,)), unpenalized - np.arange(unpenalized.size), False)
+    return nonnegative
 
 
 def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative: ArrayLike | None) -> int:

@@ -22,8 +22,7 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, gap_bound
 from levelprox.subset.newton import newton_step
-from levelprox.subset.nonsmooth_refit import ExactRefits, minimised
-from levelprox.subset.simplex import KinkedModel
+from levelprox.subset.nonsmooth_refit import ExactRefits, KinkedModel, minimised
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
 from levelprox.subset.swaps import SwapSearch
 

@@ -16,8 +16,8 @@ import scipy.sparse
 from scipy.optimize import linprog
 
 from levelprox import LinearModel, OneVsRestModel, Status, Subset, best_subset, losses
+from levelprox.subset import nonsmooth_refit, nonsmooth_search
 from levelprox.subset import nonsmooth_refit as vertex
-from levelprox.subset import nonsmooth_search, simplex
 from tests.support.long_runs import LONG
 
 PROBLEMS = 6000 if LONG else 300
@@ -271,8 +271,8 @@ def test_refits_that_are_cut_short_say_by_how_much_they_miss(seed):
 @pytest.mark.cpu_budget(10, "linear programs of twenty problems")
 def test_a_linear_program_helps_where_edges_lead_nowhere(monkeypatch):
     """Without any step along edges nearly all refits are exact, and those that are not say so."""
-    monkeypatch.setattr(simplex, "_LEAST_EDGES", 0)
-    monkeypatch.setattr(simplex, "_EDGES_PER_FEATURE", 0)
+    monkeypatch.setattr(nonsmooth_refit, "_LEAST_EDGES", 0)
+    monkeypatch.setattr(nonsmooth_refit, "_EDGES_PER_FEATURE", 0)
     monkeypatch.setattr(vertex, "_PROGRAM_SECONDS", 60.0)  # of a machine that may be busy
     helped = []
     for seed in range(0, 60, 3):
@@ -286,8 +286,8 @@ def test_a_linear_program_helps_where_edges_lead_nowhere(monkeypatch):
 
 def test_no_claim_rests_on_a_refit_that_was_not_checked(monkeypatch):
     """Refits that end at their first vertex, without a linear program, show nothing."""
-    monkeypatch.setattr(simplex, "_LEAST_EDGES", 1)
-    monkeypatch.setattr(simplex, "_EDGES_PER_FEATURE", 0)
+    monkeypatch.setattr(nonsmooth_refit, "_LEAST_EDGES", 1)
+    monkeypatch.setattr(nonsmooth_refit, "_EDGES_PER_FEATURE", 0)
     monkeypatch.setattr(vertex, "_PROGRAM_ENTRIES", 0)
     for seed in range(0, 40, 3):
         whole = problem(seed)

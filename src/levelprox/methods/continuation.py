@@ -36,7 +36,7 @@ from levelprox.constraints import Rescaled
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.working_set import resumed, steps
 from levelprox.objectives import Model
-from levelprox.problem import FeatureProblem, Problem
+from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT_STOPS, Iterate, Stage, StopReason, relative_change
 from levelprox.subset.fit import Fit
 from levelprox.subset.starts import FEW, forward
@@ -51,7 +51,6 @@ _MOST_STEPS = 20  # of a stage
 _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
 _FROM_HERE, _FROM_DIRECT = 50, 20  # features: swaps among more take long, and rarely help
 _CANDIDATES, _SHARE = 100, 4  # that may take the place of another feature, or so many times those there are
-_WORKING, _EXPENSIVE = 10, 500  # features of a working set, and coordinates of theirs from which on stages take long
 
 
 def continued(
@@ -261,18 +260,13 @@ def _largest(problem: Problem, x: Vector) -> Features:
     return largest
 
 
-def is_expensive(problem: FeatureProblem) -> bool:
-    """Return whether stages take long: with many classes, models over a few features have many coordinates.
-
-    A stage solves tens of models, and each takes hundreds of products with a matrix of that order.
-    """
-    return problem.n_outputs > 1 and problem.n_outputs * min(problem.n_features, _WORKING) > _EXPENSIVE
-
-
 def continues(start: str, problem: Problem) -> bool:
-    """Return whether a start, "auto" or by name, uses continuation."""
+    """Return whether a start, "auto" or by name, uses continuation.
+
+    A stage solves tens of models, and each takes hundreds of products with a matrix: "auto" uses none of high order.
+    """
     by_name = start == "continuation"
-    return start != "direct" and problem.constraint.lipschitz > 0 and (by_name or not is_expensive(problem))
+    return start != "direct" and problem.constraint.lipschitz > 0 and (by_name or not problem.has_many_coordinates)
 
 
 def affordable(problem: Problem) -> int:

@@ -119,8 +119,8 @@ class PathFollowing(Method["list[Solution | None]"]):
             return
         assert null.gradient is not None
         start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
-        tracker = Tracker(self.problems[0], start, self.how)
-        yield from self._follow(tracker, range(len(self.problems)), swaps=self.continuation)
+        everything = range(len(self.problems))
+        yield from self._follow(Tracker(self.problems[0], start, self.how), everything, swaps=self.continuation)
         for i in _halfway(len(self.problems), ANCHORS) if self.continuation else ():
             ctx.check()
             yield from self._anchor(i)
@@ -188,8 +188,7 @@ class PathFollowing(Method["list[Solution | None]"]):
             x, gradients = without_negligible(problem, known, self.tol, self.how)
             self.n_grad += gradients
             if x is not known:
-                psi, gradient = problem.objective.value_and_gradient(x)
-                certificate = assemble(problem, x, psi, gradient, self.null)
+                certificate = assemble(problem, x, *problem.objective.value_and_gradient(x), self.null)
                 self.best[i] = Solution.at(x, certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
@@ -198,8 +197,7 @@ class PathFollowing(Method["list[Solution | None]"]):
         assert solution is not None
         x = solution.dense
         self.n_grad += 1
-        psi, gradient = problem.objective.value_and_gradient(x)
-        return Iterate(x, psi, gradient, step=1 / problem.objective.curvature)
+        return Iterate(x, *problem.objective.value_and_gradient(x), step=1 / problem.objective.curvature)
 
     def _follow(self, tracker: Tracker, order: range, swaps: bool) -> Steps:
         """Solve one level after another, for as long as that is better than what is there."""

@@ -23,7 +23,6 @@ import numpy as np
 
 from levelprox._typing import Features, Vector
 from levelprox.constraints.costs import Costs
-from levelprox.methods.continuation import is_expensive
 from levelprox.subset.fit import Fit
 from levelprox.subset.starts import forward
 from levelprox.subset.swap_bounds import costs as losses_without
@@ -71,7 +70,7 @@ class CostMoves:
         by_cost = once(lambda: self._added(null, self._gain_for_cost))
         yield once(lambda: self._over(null, by_cost))
         yield once(lambda: self._from_above(null, first.size))
-        if is_expensive(self.problem):
+        if self.problem.has_many_coordinates:
             return
         for j in dict.fromkeys([*first[:_STARTS_WITHOUT].tolist(), *by_cost[:1].tolist()]):
             self.search.monitor.enter("forward")
@@ -181,7 +180,7 @@ class CostMoves:
 
     def ways(self, fit: Fit) -> tuple[Way, ...]:
         """Return moves of several features, the most promising first."""
-        most = _MOVES_WHERE_EXPENSIVE if is_expensive(self.problem) else _MOVES
+        most = _MOVES_WHERE_EXPENSIVE if self.problem.has_many_coordinates else _MOVES
         worth = losses_without(self.problem, fit)
         droppable = np.flatnonzero(np.isfinite(worth))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -26,7 +26,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP
 from levelprox.exceptions import counted
 from levelprox.methods import Context, Ending, Method, Progress
-from levelprox.methods.continuation import continued, is_expensive
+from levelprox.methods.continuation import continued
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.problem import SubsetProblem
@@ -254,7 +254,7 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
     """Return the best of a fit and the sets that a continuation in the threshold passes."""
     problem, objective, null = cast(SubsetProblem, swaps.problem), swaps.objective, swaps.null
     margins = objective.restrict(problem.unpenalized).margins(null.x[problem.coordinates(problem.unpenalized)])
-    if _is_piecewise_linear(problem, margins) or is_expensive(problem):
+    if _is_piecewise_linear(problem, margins) or problem.has_many_coordinates:
         return direct
     curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
     scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))

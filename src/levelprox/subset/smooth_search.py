@@ -30,7 +30,6 @@ from levelprox._runtime.deadline import TimeLimitError, finishing
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time, relative_stationarity
 from levelprox.methods import Context
-from levelprox.methods.continuation import is_expensive
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import LinearModel, Model, MultinomialModel, Objective
 from levelprox.objectives.multiclass import ByClass
@@ -127,7 +126,7 @@ class SmoothSearch(Search):
         x = self.null.x[problem.coordinates(unpenalized)]
         null = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
         how = SolverOptions(self.null, left)
-        tries = _TRIES_WHERE_EXPENSIVE if is_expensive(problem) else TRIES
+        tries = _TRIES_WHERE_EXPENSIVE if problem.has_many_coordinates else TRIES
         columns = shared(problem).columns if self._shares() else None
         self.swaps = SwapSearch(problem, null, self.null, self.tol * self.null.scale, how, self.prove, tries, columns)
         self.swaps.monitor = self.monitor
@@ -301,7 +300,7 @@ class SmoothSearch(Search):
         self.monitor.enter("forward")
         yield once(lambda: self._backward(chosen))
         yield first
-        if chosen.size and self.k <= FEW and not is_expensive(problem):
+        if chosen.size and self.k <= FEW and not problem.has_many_coordinates:
             self.monitor.enter("forward")
             others = once(lambda: forward(self.swaps, null, self.k, without=int(chosen[0])))
             yield once(lambda: self.swaps.fitted(problem.with_unpenalized(others)))

@@ -5,8 +5,7 @@ import pytest
 
 from levelprox import LinearModel, _kernels
 from levelprox.losses import Absolute, Hinge, Quantile
-from levelprox.subset.nonsmooth_refit import minimised
-from levelprox.subset.simplex import KinkedModel
+from levelprox.subset.nonsmooth_refit import KinkedModel, minimised
 
 LOSSES = [Absolute(), Quantile(0.2), Hinge()]
 
