@@ -21,8 +21,6 @@ from levelprox._typing import Index, Names, Vector
 from levelprox._validation import finite, real_array
 from levelprox.exceptions import InvalidInputError
 
-#: Of the columns of X.
-
 _CACHED = 2**23  # bytes of X that are still in cache when they are read again
 _SMALL = 2**27  # bytes that a copy may take besides its share
 _PIECE = 2**20  # entries of X that are copied at a time
