@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -148,6 +149,30 @@ def finite(name: str, array: FloatArray) -> FloatArray:
         kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
         raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
     return array
+
+
+def real_values(value: object) -> FloatArray:
+    """Return the numbers of X as float32 or float64.
+
+    Both are kept; every other real type becomes float64, with a warning where that rounds
+    (long double, and 64-bit integers beyond 2^53).
+    """
+    array = as_array("X", value)
+    message = rounding(array)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return real_array("X", array)
+
+
+def rounding(array: NDArray[Any]) -> str:
+    """Return what float64 does to entries of X that it cannot hold; empty where it holds them all."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return f"X has dtype {array.dtype}; it is rounded to float64"
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        largest = max(int(array.max()), -int(array.min()))
+        if largest > 2**53:
+            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
+    return ""
 
 
 def check_labels(y: NDArray[Any]) -> None:

@@ -33,7 +33,6 @@ from levelprox.designs.intercept import (
 from levelprox.designs.moments import RunningMoments
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
-from levelprox.designs.sparse import rounding as rounding
 
 __all__ = [
     "Chunked",

@@ -13,8 +13,9 @@ import scipy.sparse
 
 from levelprox import _kernels
 from levelprox._typing import FloatArray, Index, Names, Vector
+from levelprox._validation import real_values
 from levelprox.designs._base import Design, check_finite, check_shape, is_dask, library_of
-from levelprox.designs.sparse import SparseDesign, real_values
+from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import InvalidInputError
 
 

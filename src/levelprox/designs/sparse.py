@@ -8,7 +8,6 @@ copy: the user's matrix is never touched.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _kernels
 from levelprox._typing import FloatArray, Index, Names, Vector
-from levelprox._validation import as_array, real_array
+from levelprox._validation import real_values
 from levelprox.designs._base import Design, check_finite, check_shape
 from levelprox.exceptions import InvalidInputError
 
@@ -235,27 +234,3 @@ def _to_csr(X: Any) -> Any:
         return X.tocsr()
     except ValueError as error:
         raise InvalidInputError(f"X is not a valid {X.format.upper()} matrix: {error}") from None
-
-
-def real_values(value: object) -> FloatArray:
-    """Return the numbers of X as float32 or float64.
-
-    Both are kept; every other real type becomes float64, with a warning where that rounds
-    (long double, and 64-bit integers beyond 2^53).
-    """
-    array = as_array("X", value)
-    message = rounding(array)
-    if message:
-        warnings.warn(message, UserWarning, stacklevel=4)
-    return real_array("X", array)
-
-
-def rounding(array: NDArray[Any]) -> str:
-    """Return what float64 does to entries of X that it cannot hold; empty where it holds them all."""
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        return f"X has dtype {array.dtype}; it is rounded to float64"
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        largest = max(int(array.max()), -int(array.min()))
-        if largest > 2**53:
-            return f"X holds integers beyond 2^53, such as {largest}; float64 rounds them"
-    return ""

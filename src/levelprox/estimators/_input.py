@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from levelprox._typing import Vector
-from levelprox._validation import as_array, finite, is_missing, is_number, real_array
-from levelprox.designs import Design, as_design, column_name, is_remote, library_of, rounding
+from levelprox._validation import as_array, finite, is_missing, is_number, real_array, rounding
+from levelprox.designs import Design, as_design, column_name, is_remote, library_of
 from levelprox.estimators._parameters import Parameters
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
