@@ -18,6 +18,7 @@ from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, inte
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.certificate.degenerate import degenerate_level
+from levelprox.certificate.residual import distance
 from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
 from levelprox.methods import Ending, Stop
 from levelprox.methods.lcpp import surrogate_used
@@ -178,11 +179,16 @@ class Conclusion:
         hint = None if best.kinks is None else best.kinks.slopes
         try:
             with suppress(Exception), finishing():  # if ψ fails, its certificate reports that
-                x, gradients = without_negligible(self.problem, best.x, self.tol, method.how(), hint)
-                self.n_grad += gradients * objective.evaluation_cost
-                if x is not best.x:
-                    psi, gradient = objective.value_and_gradient(x)
-                    self.best = replace(best, x=x, psi=psi, gradient=gradient, margins=None)
+                at_end = distance(self.problem, best.x, best.psi, best.gradient, method.null)
+                residual, y = at_end[0] / method.null.scale, at_end[1]
+                known = (residual, y) if objective.smooth else None  # else it is that of another subgradient
+                found = without_negligible(self.problem, best.x, self.tol, method.how(), hint, known)
+                self.n_grad += found.n_grad * objective.evaluation_cost
+                if found.x is not best.x:
+                    psi, gradient = found.psi, found.gradient
+                    if gradient is None:
+                        psi, gradient = objective.value_and_gradient(found.x)
+                    self.best = replace(best, x=found.x, psi=psi, gradient=gradient, margins=None)
         except KeyboardInterrupt:
             end_now()
 

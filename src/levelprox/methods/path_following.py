@@ -184,12 +184,16 @@ class PathFollowing(Method["list[Solution | None]"]):
         for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
             if solution is None or solution.status is not Status.SOLVED:
                 continue
-            known = solution.dense
-            x, gradients = without_negligible(problem, known, self.tol, self.how)
-            self.n_grad += gradients
-            if x is not known:
-                certificate = assemble(problem, x, *problem.objective.value_and_gradient(x), self.null)
-                self.best[i] = Solution.at(x, certificate, solution.status)
+            x, at_end = solution.dense, solution.certificate
+            known = at_end.kkt, at_end.multiplier
+            found = without_negligible(problem, x, self.tol, self.how, known=known)
+            self.n_grad += found.n_grad
+            if found.x is not x:
+                psi, gradient = found.psi, found.gradient
+                if gradient is None:
+                    psi, gradient = problem.objective.value_and_gradient(found.x)
+                certificate = assemble(problem, found.x, psi, gradient, self.null)
+                self.best[i] = Solution.at(found.x, certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
         """Return the solution at level i with ψ and its gradient, as a start for the next level."""

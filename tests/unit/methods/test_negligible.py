@@ -18,6 +18,7 @@ from levelprox import (
     solve,
 )
 from levelprox.certificate.null_model import null_fit
+from levelprox.methods import negligible
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
@@ -104,12 +105,33 @@ def test_features_that_are_left_out_change_psi_within_tol():
     blurred = np.where(x == 0, 1e-8 * rng.standard_normal(x.size), x)
     loose = Problem(problem.objective, MCP, 3.0)
     how = how_to(loose)
-    cleaned, gradients = without_negligible(loose, blurred, 1e-6, how)
+    found = without_negligible(loose, blurred, 1e-6, how)
+    cleaned, gradients = found.x, found.n_grad
     kept = np.flatnonzero(x)
     assert np.flatnonzero(cleaned).tolist() == kept.tolist() and gradients >= 1
     before, after = certify(loose, blurred), certify(loose, cleaned)
     assert after.psi <= before.psi + 1e-8 * (how.null.psi - before.psi)
     assert after.kkt <= max(before.kkt, 5e-7) and after.g <= 3.0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_what_tol_cannot_tell_from_zero_is_left_out_by_one_fit(loss, monkeypatch):
+    """The model of ψ predicts which features go: small ones that matter among them cost no trial."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((200, 30)) + rng.standard_normal((200, 1))
+    y = 3 * X[:, 2] - X[:, 5] + 2e-3 * X[:, 7] + rng.standard_normal(200)
+    problem = Problem(LinearModel(X, np.sign(y) if loss == "logistic" else y, loss), MCP, 100.0)
+    how, least = how_to(problem), solve(problem.restrict(np.array([2, 5, 7]))).x
+    x = problem.spread(np.array([2, 5, 7]), least)
+    x[10:20] = 1e-9 * rng.standard_normal(10)
+    loose = 1.5 * certify(problem, x).kkt  # the fit of three features is a solution within it
+    fits = []
+    solve_over = negligible.solve_over
+    monkeypatch.setattr(negligible, "solve_over", lambda *given: fits.append(given[1]) or solve_over(*given))
+    found = negligible.without_negligible(problem, x, loose, how, known=(loose, 0.0))
+    assert np.flatnonzero(found.x).tolist() == [2, 5, 7] and len(fits) == 1 and found.n_grad == 1
+    psi, gradient = problem.objective.value_and_gradient(found.x)
+    assert found.psi == psi and np.array_equal(found.gradient, gradient)
 
 
 @pytest.mark.parametrize("level", [1.001, 2.01, 2.5])
