@@ -338,7 +338,7 @@ def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, coun
 
 
 def _most(count: int) -> int:
-    """Return the number of nonzeros that a stage may have, given the expected number at the end.
+    """Return the number of nonzeros that a stage may have, given the expected number at the end; with more it ends.
 
     More nonzeros show more alternatives. But many nonzeros separate classes, or interpolate: then each model of a stage
     is nearly singular, takes long, and distinguishes features no better.

@@ -33,6 +33,7 @@ from levelprox.result import Iterate, StopReason
 INSIDE = 0.999  # of the level: below this the level is not active
 _MOST_STEPS = 500
 _MOST_MODELS = 50
+_LARGE_MODEL = 500  # coordinates: a model takes about as long as many passes over the columns
 _ENOUGH = 0.1  # of the residual at which a model was made: it is no better than that
 _FALLS = 0.1  # of what the model predicted: less is a failure
 _TRUSTED_RELATIVE_ERROR = 0.1  # how far the fall may be from what was predicted for the model to serve again
@@ -79,6 +80,7 @@ class SolverOptions:
         Whether to use working sets.
     most : int, optional
         A point on a working set with more nonzero penalized features ends the solve; its full gradient is not computed.
+        With models of more than 500 coordinates the first such point ends it; with fewer, the last one.
     """
 
     null: NullFit
@@ -182,8 +184,15 @@ def by_models(
         if not objective.convex:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)
         yield replace(at, n_inner=steps, n_proj=projections)
-        if _at_the_floor(before, at, last, residual):
+        if _at_the_floor(before, at, last, residual) or _is_too_large(problem, at.x, how.most):
             break
+
+
+def _is_too_large(problem: Problem, x: Vector, most: int | None) -> bool:
+    """Return whether x has too many nonzeros, and models take so long that they are not solved further for that."""
+    if most is None or problem.dimension <= _LARGE_MODEL:
+        return False
+    return problem.counted(problem.support(x)).size > most
 
 
 def _is_flat(objective: Curved, at: Iterate) -> bool:

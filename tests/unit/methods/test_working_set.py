@@ -18,7 +18,7 @@ from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import INSIDE, SolverOptions
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
-from levelprox.methods.working_set import WorkingSet, advance, first
+from levelprox.methods.working_set import WorkingSet, advance, first, resumed
 from levelprox.result import Iterate
 from tests.support.registries import ROUGH_OBJECTIVES
 
@@ -437,3 +437,20 @@ def test_a_final_newton_step_whose_squares_underflow_is_refused():
     level = _kernels.LevelConstraint(L1(1e-170).compiled, 2, 1, None, None, False, 1e-170)
     places, half = np.arange(2), np.full(2, 0.5)
     assert level.newton(places, np.eye(2), half, np.ones(2), 1e169) is None
+
+
+@pytest.mark.parametrize(("d", "ends_early"), [(450, False), (620, True)])
+def test_a_solve_with_too_many_nonzeros_ends_at_its_first_large_model(d, ends_early):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, d))
+    b = np.sign(X[:, :5].sum(axis=1) + rng.logistic(size=200))
+    problem = Problem(LinearModel(X, b, "logistic"), L1(), 2.0)
+    null = null_fit(problem)
+    W, x, tolerance = np.arange(d - 1), np.zeros(d), 1e-6 * null.scale
+    whole, cut = (resumed(problem, x, W, tolerance, SolverOptions(null, lambda: np.inf, most=m)).at for m in (None, 8))
+    assert min(np.count_nonzero(whole.x), np.count_nonzero(cut.x)) > 8
+    assert problem.is_feasible(cut.x) and cut.gradient.size == 0
+    if ends_early:
+        assert cut.n_inner == 1 < whole.n_inner
+    else:
+        assert cut.n_inner == whole.n_inner and np.array_equal(cut.x, whole.x)
