@@ -58,6 +58,10 @@ class Shortened(NamedTuple):
     psi: float = math.nan
     gradient: Vector | None = None
 
+    def evaluated(self, objective: Objective) -> tuple[float, Vector]:
+        """Return ψ(x) and ∇ψ(x), computed where they are not known."""
+        return objective.value_and_gradient(self.x) if self.gradient is None else (self.psi, self.gradient)
+
 
 def without_negligible(
     problem: Problem,

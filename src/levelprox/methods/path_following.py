@@ -184,15 +184,11 @@ class PathFollowing(Method["list[Solution | None]"]):
         for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
             if solution is None or solution.status is not Status.SOLVED:
                 continue
-            x, at_end = solution.dense, solution.certificate
-            known = at_end.kkt, at_end.multiplier
+            x, known = solution.dense, (solution.certificate.kkt, solution.certificate.multiplier)
             found = without_negligible(problem, x, self.tol, self.how, known=known)
             self.n_grad += found.n_grad
             if found.x is not x:
-                psi, gradient = found.psi, found.gradient
-                if gradient is None:
-                    psi, gradient = problem.objective.value_and_gradient(found.x)
-                certificate = assemble(problem, found.x, psi, gradient, self.null)
+                certificate = assemble(problem, found.x, *found.evaluated(problem.objective), self.null)
                 self.best[i] = Solution.at(found.x, certificate, solution.status)
 
     def _at(self, i: int) -> Iterate:
