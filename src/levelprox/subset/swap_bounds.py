@@ -251,7 +251,8 @@ class SwapEstimates:
         self.own = _bent(problem.objective, self.gradient, own, typical)
         if basis is None:
             hessian = cross[problem.coordinates(fit.features)]
-            self.condition = condition(hessian) if n_outputs == 1 else math.inf
+            rounding = _ROUNDING + _RIDGE_SHARE  # K is the inverse of H with that ridge
+            self.inexactness = rounding * condition(hessian) if n_outputs == 1 else math.inf
             self.K = _inverse(hessian, problem.objective)
             self.cross, self.B = cross, cross @ self.K
             by_feature = self.B.reshape(d, n_outputs, -1), cross.reshape(d, n_outputs, -1)
@@ -260,7 +261,8 @@ class SwapEstimates:
             else:
                 spanned = by_feature[0] @ by_feature[1].swapaxes(1, 2)
         else:
-            inverse, self.condition = _inverse_coordinates(basis)
+            inverse, conditioned = _inverse_coordinates(basis)
+            self.inexactness = _ROUNDING * conditioned
             self.K, self.B, self.cross = inverse.T @ inverse, cross @ inverse, cross @ basis.T
             spanned = np.einsum("js,js->j", cross, cross)[:, None, None]
         self.left = self.own - spanned
@@ -297,7 +299,7 @@ class SwapEstimates:
         """Return the relative error of figures about features of whose curvature so much is left."""
         own = self.own[:, 0, 0]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            error = np.where(left > 0, (_ROUNDING * self.condition + self.noise) * own / left, np.inf)
+            error = np.where(left > 0, (self.inexactness + self.noise) * own / left, np.inf)
         error[self.straight] = np.inf  # the curvature is not that of ψ
         return np.where(np.isnan(error), np.inf, error)
 
