@@ -27,6 +27,8 @@
 
 namespace levelprox {
 
+constexpr std::int64_t MANY_ROWS = 1 << 15;  // of which a pass takes long
+
 enum class FitEnd { fitted, not_below, failed };
 
 struct ColumnFit {
@@ -147,6 +149,7 @@ private:
     double value(const double *margins, Poll &poll) const;
     double sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
                               Poll &poll) const;
+    std::vector<std::int64_t> counting_rows(const Derivatives &seen) const;
     void add_dense(const Columns &columns, Derivatives &seen, Poll &poll) const;
     void add_sparse(const Columns &columns, Derivatives &seen, Poll &poll) const;
     double change_along(const std::vector<double> &along) const;

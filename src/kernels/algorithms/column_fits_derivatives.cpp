@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::int64_t BLOCK = 256;                                  // rows
 constexpr std::int64_t CHUNK = 64 * BLOCK, ROUND_ROWS = 64 * CHUNK;  // of a task, and between two checks for Ctrl-C
+constexpr std::int64_t SUMMED_ROWS = 2048;                           // of a sum of columns, in the cache
 constexpr std::int64_t PRODUCTS = 8;                                 // in the time of one number from memory
+constexpr double NO_SLOPE = 0x1p-80;                                 // relative to the largest
 constexpr std::int64_t LOSS_WORK = 8;                                // of a sample's loss and derivatives
 
 // body(begin, end) for chunks of n rows, several at a time; what it computes must not depend on the chunks.
@@ -87,12 +89,23 @@ std::vector<double> ColumnFits::origin() const {
 
 std::vector<double> ColumnFits::combined(const Columns &columns, const std::vector<double> &x) const {
     std::vector<double> z(n_);
-    for (std::size_t j = 0; j < x.size(); ++j) {
-        const Column &column = columns[j];
-        if (x[j] == 0) continue;
-        if (!column.rows) simd().dense<double>().add(n_, x[j], column.values, z.data());
-        else
-            for (std::int64_t p = 0; p < column.count; ++p) z[column.rows[p]] += x[j] * column.values[p];
+    const auto &add = simd().dense<double>().add;
+    std::size_t first = 0;
+    while (first < x.size()) {  // dense columns that follow each other: by blocks of rows
+        const Column &column = columns[first];
+        if (column.rows) {
+            for (std::int64_t p = 0; x[first] != 0 && p < column.count; ++p)
+                z[column.rows[p]] += x[first] * column.values[p];
+            ++first;
+            continue;
+        }
+        std::size_t last = first;
+        while (last < x.size() && !columns[last].rows) ++last;
+        for (std::int64_t begin = 0; begin < n_; begin += SUMMED_ROWS)
+            for (std::size_t j = first; j < last; ++j)
+                if (x[j] != 0)
+                    add(std::min(SUMMED_ROWS, n_ - begin), x[j], columns[j].values + begin, z.data() + begin);
+        first = last;
     }
     return z;
 }
@@ -124,29 +137,57 @@ double ColumnFits::sample_derivatives(const double *margins, bool convex, double
     return total_of(parts) / total_;
 }
 
+// The rows that count, where these are few: all others have next to no slope and no curvature, as far from the kink of
+// a bounded loss. Empty where they are many.
+std::vector<std::int64_t> ColumnFits::counting_rows(const Derivatives &seen) const {
+    std::vector<std::int64_t> rows;
+    if (!infimum_at_infinity_ || n_ < MANY_ROWS) return rows;
+    const double least = NO_SLOPE * largest_magnitude(seen.slope), least_bend = NO_SLOPE * largest_magnitude(seen.bend);
+    for (std::int64_t i = 0; i < n_; ++i)
+        if (std::abs(seen.slope[i]) > least || std::abs(seen.bend[i]) > least_bend) rows.push_back(i);
+    if (std::int64_t(rows.size()) > n_ / 2) rows.clear();
+    return rows;
+}
+
 // The dense columns among themselves.
 void ColumnFits::add_dense(const Columns &columns, Derivatives &seen, Poll &poll) const {
-    const double *slope = seen.slope.data(), *bend = seen.bend.data();
     const std::size_t m = columns.size();
     std::vector<std::size_t> places;
     for (std::size_t j = 0; j < m; ++j)
         if (!columns[j].rows) places.push_back(j);
     const std::size_t dense = places.size();
     if (dense == 0) return;
+    std::vector<const double *> values;
+    for (const std::size_t j : places) values.push_back(columns[j].values);
+    const double *slope = seen.slope.data(), *bend = seen.bend.data();
+    std::int64_t count = n_;
+    std::vector<double> gathered;
+    if (const std::vector<std::int64_t> rows = counting_rows(seen); !rows.empty()) {
+        count = std::int64_t(rows.size());
+        gathered.resize((dense + 2) * rows.size());
+        const auto gather = [&](std::size_t place, const double *from) {
+            double *to = &gathered[place * rows.size()];
+            for (std::size_t p = 0; p < rows.size(); ++p) to[p] = from[rows[p]];
+            return to;
+        };
+        for (std::size_t j = 0; j < dense; ++j) values[j] = gather(j, values[j]);
+        slope = gather(dense, slope);
+        bend = gather(dense + 1, bend);
+    }
     constexpr std::int64_t ROWS = 4 * CHUNK;  // with sums of their own
-    const std::int64_t chunks = std::max<std::int64_t>((n_ + ROWS - 1) / ROWS, 1);
+    const std::int64_t chunks = std::max<std::int64_t>((count + ROWS - 1) / ROWS, 1);
     const std::size_t width = dense * (dense + 1);
     std::vector<double> sums(chunks * width);  // of each chunk the gradient, then the Hessian
     constexpr std::int64_t TOGETHER = 16;      // chunks between two checks for Ctrl-C
     const std::int64_t work = ROWS * std::int64_t(dense + dense * dense / PRODUCTS);
     for (std::int64_t first = 0; first < chunks; first += TOGETHER) {
-        const std::int64_t count = std::min(TOGETHER, chunks - first);
-        parallel_for(count, count * work, [&](std::int64_t k) {
+        const std::int64_t together = std::min(TOGETHER, chunks - first);
+        parallel_for(together, together * work, [&](std::int64_t k) {
             std::vector<const double *> here(dense);
             double *sum = sums.data() + (first + k) * width;
-            const std::int64_t end = std::min(n_, (first + k + 1) * ROWS);
+            const std::int64_t end = std::min(count, (first + k + 1) * ROWS);
             for (std::int64_t begin = (first + k) * ROWS; begin < end; begin += BLOCK) {
-                for (std::size_t j = 0; j < dense; ++j) here[j] = columns[places[j]].values + begin;
+                for (std::size_t j = 0; j < dense; ++j) here[j] = values[j] + begin;
                 simd().normal(std::min(BLOCK, end - begin), std::int64_t(dense), here.data(), slope + begin,
                               bend + begin, sum, sum + dense);
             }

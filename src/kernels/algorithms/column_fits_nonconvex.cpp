@@ -13,6 +13,7 @@ constexpr double SHOWS = 1e-12;    // of psi
 constexpr double PERFECT = 1e-12;  // of psi at 0: nothing is left to explain
 constexpr double MUCH = 1e-3;      // of psi: a small gradient promises so much only where psi itself is going to 0
 constexpr double RIDGE = 1e-9;     // of the curvature at the start, and less as psi falls
+constexpr int PATIENCE = 50;       // steps over many rows, of a bounded loss, before they are doubled
 constexpr double FAR = 20.0;       // by how much the log of the curvature may change in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double SHORTEST = 1.0 / 1024;      // of a Newton step
@@ -68,7 +69,7 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
         set_ridge();
     };
     begin();
-    const double psi_of_origin = differentiate({}, origin.data(), poll).psi;
+    const double psi_of_origin = value(origin.data(), poll);
     const auto ended = [&](FitEnd how) {
         mirror(m, at.hessian);
         const double rounding = resolution(at, z);
@@ -104,6 +105,13 @@ ColumnFit ColumnFits::descend(const Columns &columns, std::vector<double> x, dou
             continue;
         }
         double t = far ? FAR / change : 1.0;
+        if (infimum_at_infinity_ && n_ >= MANY_ROWS && steps >= PATIENCE && !last) {  // |l''| shortens each step
+            const auto moved = [&](double length) {
+                for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + length * along[i];
+                return value(trial.data(), poll);
+            };
+            if (moved(2 * t) < moved(t)) t *= 2;
+        }
         for (Derivatives next;; t /= 2) {
             if (t < shortest) return ended(FitEnd::failed);
             for (std::int64_t i = 0; i < n_; ++i) trial[i] = z[i] + t * along[i];

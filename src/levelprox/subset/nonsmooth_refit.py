@@ -197,11 +197,15 @@ def rooms(problem: SubsetProblem, fit: Fit) -> list[float]:
     return [problem.costs.room(np.delete(fit.features, i).tolist()) for i in places]
 
 
-def has_large_models(problem: SubsetProblem) -> bool:
-    """Return whether the data are so large that second-order models of an envelope say enough of a loss with kinks."""
-    if problem.costs is not None or not isinstance(problem.objective, LinearModel):
+def has_large_models(problem: FeatureProblem) -> bool:
+    """Return whether the data are so large that second-order models say enough: of a loss with kinks, its envelope.
+
+    Of a bounded loss they do not: ψ has many local minima.
+    """
+    model = problem.objective
+    if problem.costs is not None or not isinstance(model, LinearModel) or not model.loss.attained:
         return False
-    n, d = problem.objective.design.shape
+    n, d = model.design.shape
     large = n * d >= _MODEL_ENTRIES and d <= _MODEL_FEATURES and n >= _MODEL_SAMPLES_PER_FEATURE * d
     return large and not np.any(problem.must_be_nonnegative())
 

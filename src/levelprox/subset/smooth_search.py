@@ -4,12 +4,10 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 (k + ½) cap, leads to a set of k features. Several such sets are found:
 
 - at every stage of the continuation, over columns scaled to equal curvature, the k largest;
-- by forward selection of up to 2k features, and backward elimination of the least useful ones;
-- for a few features by forward selection without the first feature, which then decides too much.
+- by forward selection of up to 2k features and backward elimination; for a few features without the first one, too.
 
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
 out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of cost_search.py.
-
 Other starts take their place where they serve: the Gram matrix of a squared loss (gram.py), second-order models, and,
 where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
 """
@@ -43,6 +41,7 @@ from levelprox.subset.gram import best_by_gram
 from levelprox.subset.local_search import Answer, Search, best_along_ray, best_by_continuation, to_the_last_digits
 from levelprox.subset.monitor import Monitor
 from levelprox.subset.multiclass_path import best_on_class_path, newton_of
+from levelprox.subset.nonsmooth_refit import has_large_models
 from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import (
     FEW,
@@ -120,9 +119,8 @@ class SmoothSearch(Search):
 
     def begin(self, problem: SubsetProblem, null_fitted: NullFit | None = None) -> Fit:
         """Begin with the null model; where it is given, unpenalized features are yet to be refitted."""
-        self.problem, left = problem, self.monitor.seconds_left
+        self.problem, left, unpenalized = problem, self.monitor.seconds_left, problem.unpenalized
         self.null = null_fitted or null_fit(problem, left())
-        unpenalized = problem.unpenalized
         x = self.null.x[problem.coordinates(unpenalized)]
         null = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
         how = SolverOptions(self.null, left)
@@ -228,8 +226,7 @@ class SmoothSearch(Search):
         if tried or self.swaps.has_spent_its_work():
             return False
         self.monitor.enter("exchanges")
-        least = int(np.argmin(costs(self.problem, best)))
-        once = self.monitor.once
+        least, once = int(np.argmin(costs(self.problem, best))), self.monitor.once
         less = self.swaps.improved(once(lambda: self.swaps.fitted(np.delete(best.features, least), best)))
         more = once(lambda: forward(self.swaps, less, 1))
         fit = once(lambda: self.swaps.fitted(np.union1d(less.features, more).astype(np.intp), less))
@@ -288,6 +285,10 @@ class SmoothSearch(Search):
             yield once(functools.partial(best_by_parabolas, self.swaps, null, self.k, self._is_quick()))
             return
         yield from self._convex_starts(null)
+        if has_large_models(problem):  # which say enough, followed by swaps
+            if objective.convex_start is None:
+                yield once(functools.partial(best_by_parabolas, self.swaps, null, self.k, True))
+            return
         most = min(2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
         first = once(lambda: self.swaps.fitted(problem.with_unpenalized(chosen[: self.k])))
@@ -390,8 +391,7 @@ class SmoothSearch(Search):
 
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
-        state = {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
-        return None if self.monitor.cut_short else state
+        return None if self.monitor.cut_short else {"swaps": self.swaps.as_state(), "watch": self.monitor.as_state()}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Resume from what `memory` returned."""
