@@ -27,7 +27,7 @@ from levelprox.methods.continuation import continued, convex_start
 from levelprox.methods.lcpp import Linearise, without_level
 from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, Phase, RunState, failure, failures_of_objective
 from levelprox.methods.levels import Constant, Levels
-from levelprox.methods.nonsmooth_vertex import kkt_vertex
+from levelprox.methods.nonsmooth_vertex import is_slow, kkt_vertex
 from levelprox.methods.restricted import SolverOptions, fit_without_level
 from levelprox.methods.subsolvers import Smoothing, Subsolver
 from levelprox.methods.working_set import steps
@@ -54,7 +54,6 @@ _PHASE_TEXTS = {"free": "first steps", "level": "steps", "continuation": "contin
 HISTORY_LENGTH = 1000
 _EPS = float(np.finfo(np.float64).eps)
 _DIVERGING_COEFFICIENT = 1e100
-_SLOW_STEPS = 100  # outer steps of a phase after which linear programs are tried, where a loss has kinks
 _MANY_INNER_STEPS = 10**8  # of a preset run that are worth a warning
 
 
@@ -347,7 +346,7 @@ class LevelMethod(Method[RunState]):
     def _at_a_vertex(self, state: RunState, eta_k: float) -> RunState:
         """If steps on a loss with kinks converge slowly: SOLVED if linear programs lead to a KKT point."""
         problem, last = self.problem, state.at
-        if not (state.status is Status.STALLED or (state.status is None and state.done % _SLOW_STEPS == 0)):
+        if not (state.status is Status.STALLED or (state.status is None and is_slow(problem, state.done))):
             return state
         if not isinstance(self.subsolver, Smoothing) or self.stopping != "kkt" or eta_k != problem.level:
             return state

@@ -6,8 +6,9 @@ is a linear program: the set is the convex one inside {g ≤ η} that touches g 
 some margins are at their kinks and some coefficients are 0. HiGHS finds which; the coefficients are then computed from
 the equations of these kinks and of the level, as its own have the digits of its tolerances only. φ is concave, so the
 program is repeated at the vertex for as long as ψ falls. The duals are the slopes of the samples that certify it.
+Of large data the programs are over working sets: the features of x, and those that the duals show to be missing.
 
-Columns have one size, and mean 0 with an intercept; margins are in units of a typical residual.
+Columns have one size, and with an intercept small means; margins are in units of a typical residual.
 """
 
 from __future__ import annotations
@@ -23,12 +24,17 @@ import numpy as np
 from levelprox._typing import Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit
-from levelprox.certificate.residual import LevelPart
+from levelprox.certificate.residual import LevelPart, distance
+from levelprox.methods.working_set import violation_of
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
-_ENTRIES = 200_000  # of X, up to which it is tried
+_ENTRIES = 200_000  # of X, up to which the programs are over all features
+_ENTRIES_OF_SET, _SAMPLES = 2_000_000, 20_000  # of the columns of a working set
+_ADDED = 10  # features at least
+_SLOW_STEPS, _SLOW_STEPS_OF_LARGE = 100, 25  # outer steps of a phase before programs, of large data doubled each time
+_FAR = 0.1  # deviations: columns with larger means are centred
 _PROGRAMS = 20
 _SECONDS = 5.0  # that the programs, and the certificate of their end, may take
 _TOLERANCE = 1e-10  # of HiGHS
@@ -46,11 +52,18 @@ class Vertex:
 
 
 def can_end_at_a_vertex(problem: Problem) -> bool:
-    """Return whether ψ has kinks and is small enough for linear programs."""
+    """Return whether ψ has kinks and is small enough for linear programs over all features."""
     model = problem.objective
     if not isinstance(model, LinearModel) or model.smooth:
         return False
     return model.design.shape[0] * model.design.shape[1] <= _ENTRIES
+
+
+def is_slow(problem: Problem, steps: int) -> bool:
+    """Return whether programs are tried after so many outer steps: of large data, whose steps take long, earlier."""
+    if can_end_at_a_vertex(problem):
+        return steps % _SLOW_STEPS == 0
+    return steps % _SLOW_STEPS_OF_LARGE == 0 and (steps // _SLOW_STEPS_OF_LARGE).bit_count() == 1
 
 
 def kkt_vertex(
@@ -71,11 +84,11 @@ def kkt_vertex(
     seconds_left : callable
         Returns the time that is left.
     """
-    if at.kinks is None or not can_end_at_a_vertex(problem):
+    if at.kinks is None:
         return None
     found = None
     for with_level in (False, True) if with_and_without else (True,):
-        found = found or vertex_near(problem, at.x, with_level, min(seconds_left(), _SECONDS))
+        found = found or _vertex_on_working_sets(problem, at.x, with_level, null, tol, min(seconds_left(), _SECONDS))
     if found is None or seconds_left() <= 0:
         return None
     certificate = certify(problem, found.x, null, hint=found.slopes, seconds=min(seconds_left(), _SECONDS))
@@ -86,6 +99,35 @@ def kkt_vertex(
     kinks = replace(at.kinks, slopes=found.slopes)
     end = replace(at, x=found.x, psi=found.psi, gradient=gradient, kinks=kinks, margins=None)
     return replace(end, stop=StopReason.STATIONARY, n_inner=0, n_grad=0, n_proj=0)
+
+
+def _vertex_on_working_sets(
+    problem: Problem, x: Vector, with_level: bool, null: NullFit, tol: float, seconds: float
+) -> Vertex | None:
+    """Return the vertex near x over all features, where these are many by way of working sets."""
+    if not isinstance(problem.objective, LinearModel) or problem.objective.smooth:
+        return None
+    if can_end_at_a_vertex(problem):
+        return vertex_near(problem, x, with_level, seconds)
+    model, n, deadline = problem.objective, problem.objective.design.shape[0], time.monotonic() + seconds
+    W = np.union1d(problem.support(x), problem.unpenalized).astype(np.intp)
+    while n <= _SAMPLES and n * W.size <= _ENTRIES_OF_SET:
+        part, places = problem.restrict(W), problem.coordinates(W)
+        small = vertex_near(part, x[places], with_level, deadline - time.monotonic())
+        if small is None:
+            return None
+        x = np.zeros(problem.dimension)
+        x[places] = small.x
+        gradient = model.design.rmatvec(model.share * small.slopes)
+        y = distance(part, small.x, small.psi, gradient[places], null)[1]
+        violation = violation_of(problem, x, gradient, y)
+        violation[W] = -np.inf
+        violators = np.flatnonzero(violation > tol * null.scale)
+        if violators.size == 0:
+            return replace(small, x=x, psi=model.value_and_gradient(x)[0])
+        most = violators[np.argsort(-violation[violators], kind="stable")[: max(_ADDED, W.size // 2)]]
+        W = np.union1d(W, most).astype(np.intp)
+    return None
 
 
 def vertex_near(problem: Problem, x: Vector, with_level: bool, seconds: float) -> Vertex | None:
@@ -129,8 +171,10 @@ class _Program:
         scale = model.feature_scale
         self.intercept = scale.intercept if problem.centred else None
         if self.intercept is not None:
-            self.means = share @ self.columns
-            self.means[self.intercept] = 0.0
+            means = share @ self.columns
+            means[self.intercept] = 0.0
+            far = np.abs(means) > _FAR * np.sqrt(share @ (self.columns - means) ** 2)
+            self.means = np.where(far, means, 0.0)  # zeros of columns with small means stay zeros
         self.columns = self.columns - self.means
         size = np.sqrt(share @ self.columns**2)
         self.size = np.where(size > 1e-12 * np.abs(self.means), size, 1.0)

@@ -235,7 +235,7 @@ def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None
 
 def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Tolerance]:
     """Return W and the tolerance of the solve on it."""
-    violation = _violation(problem, state.at.x, state.at.gradient, state.multiplier)
+    violation = violation_of(problem, state.at.x, state.at.gradient, state.multiplier)
     W = _choose(problem, state.at, violation, state.looks)
     # On a large W the last digits of a problem that may still change cost more than a full pass.
     if _LARGE_WORKING_SET_SHARE * problem.n_features < W.size < problem.n_features:
@@ -258,7 +258,7 @@ def _enough(problem: Problem, y: float, violation: Vector, W: Features, toleranc
     return Tolerance(_ENOUGH * tolerance, _ENOUGH * (float(violation[worst]) + y * price), _ENOUGH * price)
 
 
-def _violation(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
+def violation_of(problem: Problem, x: Vector, gradient: Vector, y: float) -> Vector:
     """Return |ψ'_j| − yλω_j, in units of its column, at features that are zero.
 
     −inf for all others, and for columns of zeros.
