@@ -108,6 +108,7 @@ def test_claims_hold_by_brute_force(loss, part):
         (10012783, None, None),
         (11016304, None, None),  # rounding of coefficients to the units of the data made another feature better
         (8201249, None, None),  # a bound left out what the ridge in the inverse of the Hessian changes
+        (12032226, None, None),  # a continuation to a threshold of 1e-164
         (6012751, None, None),  # last digits of columns with a large mean were taken for rounding
         (6007893, None, None),  # a correct gamma model was refuted by a gain of 1e-12 of the null loss
         (5031842, None, None),  # a correct model with a loss of 2e-23, all of it rounding, was refuted

@@ -175,8 +175,7 @@ class Design(ABC):
                 part = design
                 break
             if design.base is None:
-                size = design.nbytes * design.stored_in(chosen) // max(design.stored, 1)
-                small = design.copies_columns or size <= _SMALL + design.nbytes // 4
+                small = design.copies_columns or design._is_small(chosen)
                 part = design._columns(chosen) if small else SelectedDesign(design, chosen)
                 break
             around.append((design, chosen))
@@ -184,6 +183,10 @@ class Design(ABC):
         for outer, places in reversed(around):
             part = outer._around(part, places)
         return part
+
+    def _is_small(self, chosen: Index) -> bool:
+        """Return whether a copy of these columns takes at most a quarter of the memory of X and 128 MiB more."""
+        return self.nbytes * self.stored_in(chosen) // max(self.stored, 1) <= _SMALL + self.nbytes // 4
 
     def linear_model(
         self,

@@ -50,6 +50,7 @@ _SEPARABLE = (
 _RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
 _CONTINUATION_TOL = 3e-3
 _LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
+_LEAST_THRESHOLD = 2.0**-500  # whose square is in the range of float64
 
 
 class Answer(NamedTuple):
@@ -240,9 +241,10 @@ def sets_by_continuation(
     how : SolverOptions
     """
     largest = float(np.max(problem.sizes(direct.x)[problem.counted(support)], initial=0.0))
-    if not largest > 0:
+    threshold = _LAST_THRESHOLD_SHARE * largest
+    if not threshold > _LEAST_THRESHOLD:
         return
-    relaxed = problem.relaxed(MCP.from_threshold(_LAST_THRESHOLD_SHARE * largest))
+    relaxed = problem.relaxed(MCP.from_threshold(threshold))
     for stage, end in continued(relaxed, start, direct, how, _CONTINUATION_TOL, count=problem.k + 1):
         sizes = problem.sizes(end.x)
         counted = problem.counted(np.flatnonzero(sizes))
