@@ -180,14 +180,13 @@ class Conclusion:
         try:
             with suppress(Exception), finishing():  # if ψ fails, its certificate reports that
                 at_end = distance(self.problem, best.x, best.psi, best.gradient, method.null)
-                residual, y = at_end[0] / method.null.scale, at_end[1]
-                known = (residual, y) if objective.smooth else None  # else it is that of another subgradient
+                # Of a loss with kinks it is that of another subgradient.
+                known = (at_end[0] / method.null.scale, at_end[1]) if objective.smooth else None
                 found = without_negligible(self.problem, best.x, self.tol, method.how(), hint, known)
                 self.n_grad += found.n_grad * objective.evaluation_cost
                 if found.x is not best.x:
-                    psi, gradient = found.psi, found.gradient
-                    if gradient is None:
-                        psi, gradient = objective.value_and_gradient(found.x)
+                    known_there = None if found.gradient is None else (found.psi, found.gradient)
+                    psi, gradient = known_there or objective.value_and_gradient(found.x)
                     self.best = replace(best, x=found.x, psi=psi, gradient=gradient, margins=None)
         except KeyboardInterrupt:
             end_now()
@@ -195,8 +194,7 @@ class Conclusion:
     def _certificate(self) -> tuple[Certificate, bool]:
         """Return the certificate recomputed from the data, and whether Ctrl-C ended that.
 
-        It is what the run knew if the objective fails, the time ends, or Ctrl-C is pressed. The scale is that of the
-        null fit, a function of the problem alone, and is not computed twice.
+        If the objective fails, the time ends, or Ctrl-C is pressed, it is what the run knew.
         """
         best, null = self.best, self.method.null
         try:
@@ -396,9 +394,6 @@ def _level(certificate: Certificate) -> str:
 
 @functools.cache
 def _environment() -> dict[str, str]:
-    versions = {
-        "levelprox": metadata.version("levelprox"),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
+    ours, python = metadata.version("levelprox"), platform.python_version()
+    versions = {"levelprox": ours, "numpy": np.__version__, "python": python}
     return {"dtype": "float64", "backend": "cpu", **versions}
