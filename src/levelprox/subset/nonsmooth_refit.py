@@ -256,20 +256,7 @@ def minimised(
         found = kinked.by_linear_program(columns, nonnegative, limit)
         if found is not None:
             best = min(best, _exact(kinked.fit(shared, found[0], noise, found[1])), key=lambda fit: fit.error)
-            best = _no_higher(kinked, columns, best, found[0])
-    return _no_higher(kinked, columns, best, near) if poor else best
-
-
-def _no_higher(kinked: KinkedModel, columns: list[Vector], best: ExactFit, x: Vector) -> ExactFit:
-    """Return the fit, or x where ψ is lower: columns that nearly depend on each other may have no exact vertex.
-
-    The lower bound on ψ is that of the fit.
-    """
-    margins = sum((size * column for size, column in zip(x, columns, strict=True)), kinked.origin)
-    psi = kinked.model.value_of(margins)
-    if not psi < best.psi:
-        return best
-    return replace(best, x=np.asarray(x, np.float64), psi=psi, margins=margins, error=psi - (best.psi - best.error))
+    return best
 
 
 def _exact(found: Found) -> ExactFit:
