@@ -165,12 +165,43 @@ std::vector<double> ClassSamples::hessian_product(const ColumnPointers &columns,
     return by_feature(std::size_t(m), std::size_t(K_), sums);
 }
 
+// Adds a block of rows to <w_ab, X_j X_l> for l <= j: for each of these pairs of columns a product of probabilities,
+// in tiles of PANEL classes.
+void ClassSamples::add_by_panels(const ColumnPointers &part, const ClassPoint &point, std::int64_t begin,
+                                 std::int64_t end, double *out) const {
+    const auto m = std::int64_t(part.size());
+    const std::int64_t rows = end - begin, panels = (K_ + PANEL - 1) / PANEL, size = BLOCK * PANEL;
+    std::vector<double> p(std::size_t(panels * size)), bent(p.size());
+    for (std::int64_t k = 0; k < K_; ++k)
+        for (std::int64_t r = 0; r < rows; ++r)
+            p[std::size_t(k / PANEL * size + r * PANEL + k % PANEL)] = point.p[std::size_t(k * n_ + begin + r)];
+    double tile[PANEL * PANEL];
+    for (std::int64_t j = 0; j < m; ++j)
+        for (std::int64_t l = 0; l <= j; ++l) {
+            for (std::int64_t v = 0; v < panels; ++v)
+                for (std::int64_t r = 0; r < rows; ++r) {
+                    const double weight =
+                        share_[std::size_t(begin + r)] * part[std::size_t(j)][r] * part[std::size_t(l)][r];
+                    const std::size_t place = std::size_t(v * size + r * PANEL);
+                    for (std::size_t q = 0; q < PANEL; ++q) bent[place + q] = weight * p[place + q];
+                }
+            for (std::int64_t u = 0; u < panels; ++u)
+                for (std::int64_t v = u; v < panels; ++v) {
+                    simd().panel_product(rows, &p[std::size_t(u * size)], &bent[std::size_t(v * size)], tile);
+                    for (std::int64_t a = u * PANEL; a < std::min(K_, (u + 1) * PANEL); ++a)
+                        for (std::int64_t b = std::max(a + 1, v * PANEL); b < std::min(K_, (v + 1) * PANEL); ++b)
+                            out[pair(a, b) * m * m + j * m + l] += tile[(a - u * PANEL) * PANEL + b - v * PANEL];
+                }
+        }
+}
+
 std::vector<double> ClassSamples::hessian(const ColumnPointers &columns, const ClassPoint &point, Poll &poll) const {
     const auto m = std::int64_t(columns.size());
     const std::int64_t square = m * m;
     const auto sums =
         summed(pairs() * square, pairs() * square / 2, poll, [&](std::int64_t begin, std::int64_t end, double *out) {
             const ColumnPointers part = from(columns, begin);
+            if (K_ >= 2 * PANEL) return add_by_panels(part, point, begin, end, out);
             double weight[BLOCK];
             for (std::int64_t a = 0; a < K_; ++a)
                 for (std::int64_t b = a + 1; b < K_; ++b, out += square) {

@@ -83,11 +83,14 @@ private:
     static constexpr std::int64_t ROUND = 1 << 26;  // multiplications between two checks for Ctrl-C
 
     std::int64_t pairs() const { return K_ * (K_ - 1) / 2; }
+    std::int64_t pair(std::int64_t a, std::int64_t b) const { return a * (2 * K_ - a - 1) / 2 + b - a - 1; }  // a < b
     std::int64_t chunks() const { return (n_ + chunk_rows_ - 1) / chunk_rows_; }
     double slope(const ClassPoint &point, std::int64_t k, std::int64_t i) const;
     void pair_weights(const ClassPoint &point, std::int64_t begin, std::int64_t end, double *out) const;
     void add_cross(const ColumnPointers &columns, const std::vector<std::size_t> &inside, const ClassPoint &point,
                    std::int64_t begin, std::int64_t end, std::vector<double> &sums) const;
+    void add_by_panels(const ColumnPointers &part, const ClassPoint &point, std::int64_t begin, std::int64_t end,
+                       double *out) const;
 
     // body(chunk, begin, end) for all blocks of rows, those of a chunk in their order; `work` is for a row.
     template <class Body>

@@ -41,6 +41,7 @@ from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
 from levelprox.subset.refit import Refits
+from levelprox.subset.swap_bounds import contrasts, of_each_feature
 
 LARGEST_STANDARD_ERROR = 2.0  # of the coefficient of a combination of features with variance 1
 #: What λ may be, of the largest.
@@ -90,10 +91,8 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
     n_outputs, m = objective.n_outputs, x.size // objective.n_outputs
     covariance = _covariance(objective, m, wanted)
     hessian = objective.hessian_of(objective.margins(x), True)
-    contrasts = np.eye(m * n_outputs)
-    if objective.only_contrasts:  # ψ sees only differences between classes
-        contrasts = np.kron(np.eye(m), np.linalg.qr(np.eye(n_outputs) - 1 / n_outputs)[0][:, : n_outputs - 1])
-        hessian = contrasts.T @ hessian @ contrasts
+    basis = contrasts(n_outputs) if objective.only_contrasts else np.eye(n_outputs)  # ψ sees only differences then
+    hessian = of_each_feature(hessian, basis)
     diagonal = np.diagonal(hessian)
     if covariance is None or not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0)):
         return math.inf
@@ -101,7 +100,7 @@ def largest_standard_error(objective: Curved, x: Vector, wanted: Features, ridge
     values, vectors = np.linalg.eigh(unit[:, None] * hessian * unit)
     if values[0] <= _SINGULAR:
         return math.inf
-    root = (contrasts @ (unit[:, None] * vectors / np.sqrt(values))).reshape(m, n_outputs, -1)
+    root = basis @ (unit[:, None] * vectors / np.sqrt(values)).reshape(m, basis.shape[1], -1)
     largest = 0.0
     for one in root.swapaxes(0, 1):
         inverse = one[wanted] @ one[wanted].T

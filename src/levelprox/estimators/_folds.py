@@ -117,10 +117,11 @@ class SquaredLossFolds:
         judged, scores = samples.part(self.folds.splits[fold][1]), []
         if self.folds.scorer is None:
             loss, offset = model.loss_, judged.more.get("offset")
-            margins = judged.X @ coef.T + intercept
-            if offset is not None:
-                margins += np.asarray(offset, np.float64)[:, None]
-            scores = [-loss.value(np.ascontiguousarray(z), judged.y, judged.weight) for z in margins.T]
+            known = 0.0 if offset is None else np.asarray(offset, np.float64)
+            for own, shift in zip(coef, intercept, strict=True):  # one product of all would round by their number
+                used = np.flatnonzero(own)
+                z = judged.X[:, used] @ own[used] + shift + known
+                scores.append(-loss.value(z, judged.y, judged.weight))
         else:
             model.n_features_in_ = coef.shape[1]
             for own, shift, budget in zip(coef, intercept, budgets, strict=True):

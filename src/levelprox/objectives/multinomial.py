@@ -288,10 +288,8 @@ class MultinomialModel(ByClass):
         from scipy.special import logsumexp  # slow to import
 
         (n, m), K, label = A.shape, self.n_outputs, self.target[rows]
-        values, vectors = np.linalg.eigh(inverse)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        spread = (A @ root.reshape(m, -1)).reshape(n, K, -1)
-        spread = without[:, None, None] * (spread @ spread.swapaxes(1, 2))
+        half = (A @ inverse.reshape(m, -1)).reshape(n, K, m, K)
+        spread = without[:, None, None] * np.einsum("nkml,nm->nkl", half, A)
         p = np.exp(z - logsumexp(z, axis=1, keepdims=True))
         bend = p[:, :, None] * (np.eye(K) - p[:, None, :])
         slope = p - np.eye(K)[label]

@@ -110,7 +110,7 @@ def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vect
             solved = np.linalg.solve(by_class(hessian, n_outputs), gradient.reshape(-1, n_outputs).T[:, :, None])
             step = -np.asarray(solved[:, :, 0].T.ravel(), np.float64)
         else:
-            step = -np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+            step = -_solved(hessian, gradient, n_outputs)
     except np.linalg.LinAlgError:
         return None
     return step if np.all(np.isfinite(step)) and np.sum(step * gradient) < 0 else None

@@ -335,7 +335,7 @@ class Refits:
         if several and self.is_expensive(x.size):
             return self._by_class(features, objective, model, x, accuracy)
         found = newton_fit(model, x, tolerance, math.inf if several else accuracy)
-        fit = None if found is None else Fit(features, *found, *gap_bound(model, *found[1:]))
+        fit = None if found is None else Fit(features, *found, *self._gap(model, accuracy, *found[1:]))
         if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
             return better_known(fit, self._by_class(features, objective, model, x, accuracy))
         return fit
@@ -352,8 +352,11 @@ class Refits:
 
     def is_expensive(self, size: int) -> bool:
         """Return whether systems of a softmax model over so many coordinates are expensive."""
+        return self.ridge is None and self._is_large(size)
+
+    def _is_large(self, size: int) -> bool:
         several = isinstance(self.objective, MultinomialModel) and self.objective.n_outputs > _MANY_CLASSES
-        return several and self.ridge is None and size > _MANY_COORDINATES
+        return several and size > _MANY_COORDINATES
 
     def _by_class(
         self, features: Features, objective: Model, model: Model, x: Vector, accuracy: float, finished: bool = False
@@ -367,11 +370,16 @@ class Refits:
         psi = objective.value_of(z)
         if basis is None:
             return Fit(features, x, psi, z, model.hessian_of(z), 0.0, 0.0)
-        if accuracy >= ROUGH_ACCURACY and self.is_expensive(x.size):  # an intermediate fit needs no eigenvalues
-            gap, resolution = psi, LAST_DIGITS_SHARE * (abs(psi) + rounding_of_loss(basis, z))
-        else:
-            gap, resolution = gap_bound(basis, psi, z, basis.hessian_of(z))
+        gap, resolution = self._gap(basis, accuracy, psi, z)
         return Fit(features, x, psi, z, model.hessian_of(z), min(gap, psi), resolution)
+
+    def _gap(
+        self, model: Model, accuracy: float, psi: float, z: Vector, hessian: Matrix | None = None
+    ) -> tuple[float, float]:
+        """Return `gap_bound`; of an intermediate fit of many classes all of ψ, which takes no eigenvalues."""
+        if accuracy >= ROUGH_ACCURACY and self._is_large(model.dimension):
+            return psi, LAST_DIGITS_SHARE * (abs(psi) + rounding_of_loss(model, z))
+        return gap_bound(model, psi, z, model.hessian_of(z, True) if hessian is None else hessian)
 
     def dense(self, features: Features) -> Matrix:
         """Return the columns of these features side by side, of shape (n, m)."""

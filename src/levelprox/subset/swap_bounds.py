@@ -63,9 +63,8 @@ def _inverse(hessian: Matrix, objective: Model) -> Matrix:
         return _inverse_by_class(hessian, objective.n_outputs)
     if not objective.only_contrasts:
         return _regularised_inverse(hessian)
-    n_outputs = objective.n_outputs
-    contrasts = np.kron(np.eye(hessian.shape[0] // n_outputs), _contrasts(n_outputs))
-    return np.asarray(contrasts @ _regularised_inverse(contrasts.T @ hessian @ contrasts) @ contrasts.T, np.float64)
+    basis = contrasts(objective.n_outputs)
+    return of_each_feature(_regularised_inverse(of_each_feature(hessian, basis)), basis.T)
 
 
 def _inverse_by_class(hessian: Matrix, n_outputs: int) -> Matrix:
@@ -98,7 +97,14 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
     return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
 
-def _contrasts(n_outputs: int) -> Matrix:
+def of_each_feature(matrix: Matrix, basis: Matrix) -> Matrix:
+    """Return (I ⊗ Q)'M(I ⊗ Q), with Q = `basis` for the coefficients of each feature, without that large matrix."""
+    (before, after), m = basis.shape, matrix.shape[0] // basis.shape[0]
+    half = (basis.T @ matrix.reshape(m, before, m * before)).reshape(m * after * m, before)
+    return np.asarray((half @ basis).reshape(m * after, m * after), np.float64)
+
+
+def contrasts(n_outputs: int) -> Matrix:
     """Return an orthonormal basis of the coefficients that add up to 0: ψ does not see all classes shifted alike.
 
     In that direction H is zero, and a ridge would fill its inverse with numbers that drown all others.
