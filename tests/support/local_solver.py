@@ -67,6 +67,8 @@ class LocalProblem:
 
         def value(v):
             psi, slope = mean_loss(self.loss, self.A @ at(v), self.b)
+            if not np.isfinite(psi):  # a step so long that the loss overflows: SLSQP shortens it
+                return np.finfo(float).max, np.zeros(2 * d)
             gradient = self.A.T @ slope / self.size
             return psi, np.concatenate([gradient, -gradient])
 
