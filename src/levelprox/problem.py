@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Mask, Vector
 from levelprox._validation import finite, is_data, real, real_array, whole
 from levelprox.constraints import MCP, Constraint

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real_array, whole
 from levelprox.exceptions import InfeasibleError, InvalidInputError

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 
 #: Raised by compiled code once the limit and the grace period have passed; a TimeoutError.
 TimeLimitError = _kernels.TimeLimitError

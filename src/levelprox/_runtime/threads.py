@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -103,9 +104,7 @@ def _controller(base: Any) -> Any:
             self.dynlib.levelprox_set_num_threads(int(num_threads))
 
         def get_version(self) -> str:
-            from levelprox import __version__
-
-            return __version__
+            return metadata.version("levelprox")
 
     return KernelThreads
 

@@ -15,6 +15,7 @@ import operator
 import threading
 import uuid
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any, Self
 
 import numpy as np
@@ -393,6 +394,4 @@ def _nbytes(value: Any) -> int:
 
 @functools.cache
 def _version() -> str:
-    from levelprox import __version__
-
-    return str(__version__)
+    return metadata.version("levelprox")

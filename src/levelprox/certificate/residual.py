@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit

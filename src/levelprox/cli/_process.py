@@ -293,7 +293,7 @@ def limited_threads(threads: int | None) -> Iterator[None]:
     os.environ.setdefault("POLARS_MAX_THREADS", str(threads))
     from threadpoolctl import threadpool_limits
 
-    from levelprox import _kernels  # noqa: F401  # threadpoolctl limits only libraries that are loaded
+    import levelprox._kernels  # noqa: F401  # threadpoolctl limits only libraries that are loaded
 
     with threadpool_limits(threads):
         yield

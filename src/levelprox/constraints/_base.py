@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import FloatArray
 from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError

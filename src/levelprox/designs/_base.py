@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._kernels import DesignKernel
 from levelprox._typing import Index, Names, Vector
 from levelprox._validation import finite, real_array

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import FloatArray, Index, Names, Vector
 from levelprox._validation import real_values
 from levelprox.designs._base import Design, check_finite, check_shape, is_dask, library_of

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._kernels import DesignKernel
 from levelprox._typing import Index, Vector
 from levelprox.designs._base import Design, vector

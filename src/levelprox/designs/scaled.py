@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._kernels import DesignKernel
 from levelprox._typing import Index, Vector
 from levelprox._validation import finite, real_array

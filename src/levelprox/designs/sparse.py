@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import FloatArray, Index, Names, Vector
 from levelprox._validation import real_values
 from levelprox.designs._base import Design, check_finite, check_shape

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, SelectedDesign
 from levelprox.objectives import Model, Objective
 from levelprox.problem import Problem

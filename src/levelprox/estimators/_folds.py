@@ -26,7 +26,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.deadline import limited, seconds_left
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector

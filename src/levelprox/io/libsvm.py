@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import PathLike
 from levelprox._validation import whole
 from levelprox.exceptions import FileFormatError, InvalidInputError

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Vector
 
 Margins = NDArray[np.float64]

@@ -32,7 +32,7 @@ from itertools import chain, islice, repeat
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Vector
 from levelprox.constraints import Constraint
 from levelprox.exceptions import InvalidInputError

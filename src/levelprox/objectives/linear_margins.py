@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design

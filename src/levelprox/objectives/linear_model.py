@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox._validation import finite

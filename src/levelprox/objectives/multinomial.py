@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.threads import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.deadline import TimeLimitError, seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design, InterceptDesign, ScaledDesign

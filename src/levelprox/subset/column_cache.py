@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Index, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._kernels import FitEnd
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel

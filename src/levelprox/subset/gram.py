@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Vector
 from levelprox.objectives import LinearModel
 from levelprox.objectives.reduced import ReducedModel, blocks, is_dense, is_reducible, triangle_of

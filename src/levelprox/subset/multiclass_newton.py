@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.subset.fit import Fit
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Mask, Vector
 from levelprox.certificate import certify
 from levelprox.certificate.null_model import NullFit

@@ -18,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._kernels import FitEnd
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.losses import Absolute, Huber

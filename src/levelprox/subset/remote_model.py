@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.subset.fit import Fit
 from levelprox.subset.starts import search_by_model

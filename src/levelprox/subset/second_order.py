@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.methods import Stop

@@ -24,7 +24,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Squared

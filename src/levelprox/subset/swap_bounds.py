@@ -29,7 +29,7 @@ import math
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem

@@ -19,7 +19,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Rng, Vector
 from levelprox._validation import fraction, whole
 from levelprox.objectives import Coordinates, Objective

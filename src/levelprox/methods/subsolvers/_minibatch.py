@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Vector
 from levelprox._validation import whole
 from levelprox.methods.subsolvers._base import Subproblem, Subsolver

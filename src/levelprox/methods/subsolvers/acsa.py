@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Rng
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Rng
 from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem, concluded
 from levelprox.objectives import Objective

@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._typing import Rng, Vector
 from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem
 from levelprox.objectives import Curved, Objective

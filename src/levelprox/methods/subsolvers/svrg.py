@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from levelprox import _kernels
+import levelprox._kernels as _kernels
 from levelprox._runtime.deadline import TimeLimitError
 from levelprox._typing import Rng, Vector
 from levelprox._validation import fraction, positive, whole
