@@ -19,8 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, limited
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import TimeLimitError, end_now, finishing, limited, one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole

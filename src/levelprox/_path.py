@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _best_subset as budget
 from levelprox._best_subset import best_subset, guided_subset
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import one_blas_thread
 from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
 from levelprox._validation import nonnegative as at_least_zero

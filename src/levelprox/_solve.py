@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime.deadline import limited
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import generator, of_a_model, option
 from levelprox._validation import nonnegative as at_least_zero

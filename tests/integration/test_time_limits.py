@@ -22,7 +22,7 @@ from levelprox import (
     path,
     solve,
 )
-from levelprox._runtime import deadline as limits
+from levelprox import _runtime as limits
 from levelprox.certificate import possible_gain
 from levelprox.designs._base import Design
 from levelprox.exceptions import InvalidInputError

@@ -237,6 +237,6 @@ void run_chunks(std::int64_t count, std::int64_t threads, void (*chunk)(const vo
 
 }  // namespace levelprox
 
-// For threadpoolctl, which finds them in the loaded library (levelprox/_runtime/threads.py).
+// For threadpoolctl, which finds them in the loaded library (levelprox/_runtime.py).
 LEVELPROX_EXPORT int levelprox_get_num_threads() { return levelprox::thread_count(); }
 LEVELPROX_EXPORT void levelprox_set_num_threads(int count) { levelprox::set_thread_count(count); }

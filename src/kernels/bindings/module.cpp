@@ -29,5 +29,5 @@ NB_MODULE(_kernels, m) {
     bind_libsvm(m);
     // The stub generator loads this module alone, as `_kernels`, without the package.
     if (nanobind::cast<std::string>(m.attr("__name__")) == "levelprox._kernels")
-        nanobind::module_::import_("levelprox._runtime.threads").attr("set_up")(m);
+        nanobind::module_::import_("levelprox._runtime");  // sets up the threads
 }

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
+from levelprox._runtime import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Vector
 from levelprox.objectives import Curved, LinearModel, Model, Objective
 from levelprox.problem import FeatureProblem

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import Subgradients

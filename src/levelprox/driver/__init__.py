@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from levelprox._runtime.deadline import (
+from levelprox._runtime import (
     TimeLimitError,
     end_now,
     finishing,

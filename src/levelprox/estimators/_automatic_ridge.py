@@ -28,7 +28,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime import seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import NullFit

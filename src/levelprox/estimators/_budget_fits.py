@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
-from levelprox._runtime.deadline import limited
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import FloatArray, Rows
 from levelprox.backends import RemoteObjective
 from levelprox.designs import as_design

@@ -26,7 +26,7 @@ from sklearn import exceptions as sklearn_exceptions
 from sklearn.utils.parallel import Parallel
 
 from levelprox import exceptions
-from levelprox._runtime.deadline import limited, seconds_left
+from levelprox._runtime import limited, seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from levelprox._path import KINDS
-from levelprox._runtime.deadline import limited, seconds_left
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import limited, one_blas_thread, seconds_left
 from levelprox._typing import Features, Vector
 from levelprox._validation import generator, option, whole
 from levelprox._validation import nonnegative as at_least_zero

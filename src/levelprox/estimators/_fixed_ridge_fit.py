@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from levelprox._best_subset import Leave, guided_subset
 from levelprox._path import path
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, seconds_to_finish
+from levelprox._runtime import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox._solve import solve
 from levelprox._typing import Features, FloatArray, Vector
 from levelprox.backends import RemoteObjective

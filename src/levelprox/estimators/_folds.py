@@ -27,8 +27,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import limited, seconds_left
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import limited, one_blas_thread, seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.driver.run_identity import hashed
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures

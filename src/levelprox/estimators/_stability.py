@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.parallel import delayed
 
-from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime import seconds_left
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import generator, real, whole
 from levelprox.designs import Design

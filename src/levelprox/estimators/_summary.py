@@ -13,8 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.deadline import limited
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import RandomState
 from levelprox._validation import nonnegative
 from levelprox.designs import Design

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import one_blas_thread
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, certify
 from levelprox.driver.run_identity import fingerprint

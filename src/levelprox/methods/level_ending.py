@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
+from levelprox._runtime import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.certificate.degenerate import degenerate_level

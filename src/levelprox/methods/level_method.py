@@ -17,7 +17,7 @@ from itertools import islice
 
 import numpy as np
 
-from levelprox._runtime.deadline import TimeLimitError, finishing
+from levelprox._runtime import TimeLimitError, finishing
 from levelprox._typing import RandomState, Vector
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import NullFit, null_fit_in_time

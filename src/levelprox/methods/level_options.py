@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime import seconds_left
 from levelprox._typing import RandomState, Vector
 from levelprox._validation import nonnegative, option, real, whole
 from levelprox.backends import RemoteObjective

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from levelprox._runtime.deadline import TimeLimitError, interrupted, interruptible
+from levelprox._runtime import TimeLimitError, interrupted, interruptible
 from levelprox._typing import Features, Vector
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError, end_now
+from levelprox._runtime import TimeLimitError, end_now
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._runtime import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox.designs import Design
 from levelprox.losses import Loss

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError, interruptible, seconds_left
+from levelprox._runtime import TimeLimitError, interruptible, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox._validation import finite
 from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design, precise_matvec

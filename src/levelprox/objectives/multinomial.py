@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import one_blas_thread
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design
 from levelprox.exceptions import InvalidInputError

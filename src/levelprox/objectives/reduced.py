@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._runtime import TimeLimitError, seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.designs import Design, InterceptDesign, ScaledDesign
 from levelprox.designs.dense import DenseDesign

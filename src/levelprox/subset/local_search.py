@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
+from levelprox._runtime import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.constraints import MCP

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from levelprox._runtime.deadline import seconds_left
+from levelprox._runtime import seconds_left
 from levelprox.methods import Context, Progress, Stop
 from levelprox.subset.result import Phase, SubsetRecord
 

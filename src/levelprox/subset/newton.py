@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
-from levelprox._runtime.deadline import TimeLimitError, seconds_left
+from levelprox._runtime import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.multiclass import ByClass

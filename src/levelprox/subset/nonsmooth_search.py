@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from levelprox._runtime.deadline import TimeLimitError, end_now, finishing
+from levelprox._runtime import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import null_fit, null_fit_in_time
 from levelprox.methods import Context, Progress, Stop

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from levelprox._runtime.deadline import TimeLimitError, finishing
+from levelprox._runtime import TimeLimitError, finishing
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit, null_fit_in_time, relative_stationarity
 from levelprox.methods import Context

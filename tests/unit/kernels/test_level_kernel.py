@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, Problem, _kernels, solve
-from levelprox._runtime.deadline import TimeLimitError
+from levelprox._runtime import TimeLimitError
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import distance
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log, Lp, NegativeLp, Rescaled

@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from levelprox import Function, LinearModel, MultinomialModel, Problem, _kernels, best_subset, path, solve
-from levelprox._runtime.threads import one_blas_thread
+from levelprox._runtime import one_blas_thread
 from levelprox.constraints import MCP
 
 

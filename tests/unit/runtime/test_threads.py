@@ -19,7 +19,7 @@ import scipy.sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from levelprox import _kernels
-from levelprox._runtime import threads
+from levelprox import _runtime as threads
 from levelprox.designs import Design, SelectedDesign, SparseDesign, as_design
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel

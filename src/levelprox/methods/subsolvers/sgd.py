@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from levelprox._runtime.deadline import TimeLimitError
+from levelprox._runtime import TimeLimitError
 from levelprox._typing import Rng, Vector
 from levelprox._validation import positive
 from levelprox.methods.subsolvers._base import Subproblem

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._runtime.deadline import TimeLimitError
+from levelprox._runtime import TimeLimitError
 from levelprox._typing import Rng, Vector
 from levelprox._validation import fraction, positive, whole
 from levelprox.methods.subsolvers._base import Subproblem

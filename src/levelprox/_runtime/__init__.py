@@ -1,1 +1,0 @@
-"""Threads and time limits, used by every layer."""
