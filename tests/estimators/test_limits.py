@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from itertools import count
 
 import numpy as np
@@ -97,15 +98,32 @@ def test_time_limits_hold_and_are_reported(kind, budget):
     z = X[:, :60].sum(axis=1) + 20 * rng.standard_normal(2000)
     y = (z > 0).astype(int) if kind is SparseClassifier else z
     limit = 0.1
+
+    def wait(record):
+        """No fit ends in time, however fast it is: the time is up when the first record has been reported."""
+        while time.process_time() < began + limit:
+            pass
+
     began = time.process_time()
     with pytest.warns(ConvergenceWarning, match=r"time_limit 0\.1 s.*Raise (time_limit|it)"):
-        model = kind(**budget, tol=1e-10, time_limit=limit).fit(X, y)
+        model = kind(**budget, tol=1e-10, time_limit=limit, callback=wait).fit(X, y)
     assert time.process_time() - began < limit + 0.5
     assert model.status_ is Status.TIME_LIMIT and np.all(np.isfinite(model.coef_))
+    assert _within(model, budget)
+    for limit in (0.02, 0.1):  # the time is up anywhere in the fit
+        began = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = kind(**budget, tol=1e-10, time_limit=limit).fit(X, y)
+        assert time.process_time() - began < limit + 0.5
+        assert model.status_ in (Status.TIME_LIMIT, Status.SOLVED) and np.all(np.isfinite(model.coef_))
+        assert _within(model, budget)
+
+
+def _within(model, budget):
     if "level" in budget:
-        assert model.certificate_.g <= budget["level"]
-    else:
-        assert model.selected_features_.size <= budget["n_features"]
+        return model.certificate_.g <= budget["level"]
+    return model.selected_features_.size <= budget["n_features"]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -105,11 +105,11 @@ def test_estimators_warn_with_the_category_of_scikit_learn_and_with_ours():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 8))
     y = X[:, 0] - X[:, 1] + rng.standard_normal(60)
-    model = levelprox.SparseRegressor(level=2.0, tol=0.0, max_iter=1)
+    model = levelprox.SparseRegressor(level=2.0, max_iter=0)  # ends before its tolerance, however fast fits converge
     for category in (levelprox.ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
         with pytest.warns(category):
             model.fit(X, y)
-    chosen = levelprox.SparseRegressorCV(level=[1.0, 2.0], tol=0.0, max_iter=1, n_jobs=2)
+    chosen = levelprox.SparseRegressorCV(level=[1.0, 2.0], max_iter=0, n_jobs=2)
     with joblib.parallel_config("threading"), pytest.warns(sklearn.exceptions.ConvergenceWarning) as found:
         chosen.fit(X, y)
     assert not any(warning.category is levelprox.ConvergenceWarning for warning in found)
