@@ -89,7 +89,7 @@ X = rng.standard_normal((60, 8)); b = X[:, 0] - X[:, 1]
 problem = Problem(LinearModel(X, b), constraints.MCP.from_threshold(0.5), 2.5)
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
-    solve(problem, tol=0, max_iter=1)
+    solve(problem, max_iter=0)
 print(*{warning.category is ConvergenceWarning for warning in found})
 certify(problem, solve(problem).x); best_subset(LinearModel(X, b), 2); path(problem, [1.0, 2.0])
 print([name for name in sys.modules if name.split(".")[0] == "sklearn"])

@@ -30,6 +30,7 @@ from levelprox import (
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning
 from levelprox.methods.path_following import _halfway
+from tests.support.clocks import until
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]
 
@@ -201,7 +202,10 @@ def test_a_path_is_pickled_and_printed():
 
 
 @pytest.mark.usefixtures("processor_clock")
-def test_time_runs_out():
+def test_time_runs_out(monkeypatch):
+    """A full gradient pass takes a millisecond, so that there is no time for 400 levels."""
+    evaluated = LinearModel.value_and_gradient
+    monkeypatch.setattr(LinearModel, "value_and_gradient", lambda self, x: (until(0.001)(), evaluated(self, x))[1])
     problem = Problem(model(n=300, d=100), MCP.from_threshold(0.2), 1.0)
     with pytest.warns(ConvergenceWarning, match="levels were not reached"):
         found = path(problem, np.linspace(0.5, 20.5, 400), time_limit=0.1)

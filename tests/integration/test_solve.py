@@ -174,7 +174,7 @@ def test_time_limits(problem, clock):
     np.testing.assert_array_equal(result.x, 0)
 
     def slow(x):
-        clock.now += 0.01
+        clock.now += 0.05
         return quadratic(x)
 
     # Some 30 evaluations reach a fixed point; steps there evaluate nothing, and this clock stands still for them.
@@ -182,7 +182,7 @@ def test_time_limits(problem, clock):
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         result = minimize(slow, constraints.Exp(1.0), 1.1, n=4, tol=0, max_iter=1000, time_limit=0.15)
     assert result.status is Status.TIME_LIMIT
-    assert clock.now - began < 0.15 + 0.1  # ten evaluations
+    assert clock.now - began < 0.15 + 0.5  # ten evaluations
 
 
 def test_callbacks_see_every_step_and_may_stop(problem):

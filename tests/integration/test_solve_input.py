@@ -306,10 +306,10 @@ def test_arguments_of_the_wrong_type_are_named(call, message):
 
 def test_warnings_point_at_the_caller():
     with pytest.warns(ConvergenceWarning) as caught:
-        minimize(quadratic, constraints.Log(3.0), 0.9, n=4, tol=1e-14, max_iter=1)
+        minimize(quadratic, constraints.Log(3.0), 0.9, n=4, max_iter=0)
     assert caught[0].filename == __file__
     with pytest.warns(ConvergenceWarning) as caught:
-        solve(Problem(Function(quadratic, 4), constraints.Log(3.0), 0.9), tol=1e-14, max_iter=1)
+        solve(Problem(Function(quadratic, 4), constraints.Log(3.0), 0.9), max_iter=0)
     assert caught[0].filename == __file__
 
 
@@ -353,13 +353,13 @@ def test_time_limits_hold_while_unpenalized_coordinates_are_fitted(clock):
     scales = np.logspace(0, 4, 6)
 
     def stiff(x):
-        clock.now += 0.02
+        clock.now += 0.1
         return float(scales @ (x - 1) ** 2), 2 * scales * (x - 1)
 
     began = clock.now
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         result = minimize(stiff, MCP, 1.5, n=6, weights=[1, 0, 0, 0, 0, 0], time_limit=0.3, tol=1e-14)
-    assert clock.now - began < 0.3 + 0.2  # ten evaluations
+    assert clock.now - began < 0.3 + 1.0  # ten evaluations
     assert result.status is Status.TIME_LIMIT
 
 

@@ -69,7 +69,7 @@ def test_a_run_warns_of_a_level_that_weighted_coordinates_can_saturate(caps, war
     problem = Problem(fun, MCP(1.0, 2.0), caps, [1.0, 3.0, 3.0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        solve(problem, tol=0.0, max_iter=1)
+        solve(problem, max_iter=0)
     assert any("multiplier may explode" in str(w.message) for w in caught) == warned
 
 

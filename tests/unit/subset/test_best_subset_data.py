@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset
 from levelprox.subset.monitor import Monitor
+from tests.support.clocks import until
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, Table, bits, check_subset, searched, solved, table
 
@@ -156,7 +157,7 @@ def test_time_limits_leave_the_best_so_far(monkeypatch):
 @pytest.mark.parametrize("limit", [0, 0.0, 1e-9, 0.01])
 def test_short_time_limits(limit):
     whole = table("logistic", n=400, d=200, intercept=True)
-    found = searched(whole.objective, 5, time_limit=limit)
+    found = searched(whole.objective, 5, time_limit=limit, callback=until(limit))
     assert found.status is Status.TIME_LIMIT and not found.success and found.wall_s < 1.0
     assert "Stopped after time_limit" in found.message
 

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from levelprox import InvalidInputError, LinearModel, Status, best_subset, losses, subset_path
 from levelprox.subset import nonsmooth_refit as vertex
+from tests.support.clocks import each
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import Double, bits, searched
 
@@ -249,7 +250,7 @@ def test_starts_limits_and_callbacks():
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.4])
 def test_the_time_limit_is_kept(limit):
     whole = kinked("hinge", n=3000, d=400)
-    found = searched(whole.objective, 30, time_limit=limit)
+    found = searched(whole.objective, 30, time_limit=limit, callback=each(0.02))
     assert found.status is Status.TIME_LIMIT and found.wall_s <= limit + 0.5
     assert found.support.size > 0 or limit < 0.4
 
