@@ -35,8 +35,7 @@ from levelprox.constraints import MCP
 from levelprox.methods.lcpp import linearise
 from levelprox.methods.subsolvers import Subproblem
 from levelprox.methods.subsolvers._minibatch import Progress, batch_size, random_steps
-from levelprox.methods.subsolvers.sgd import SGD
-from levelprox.methods.subsolvers.svrg import SVRG
+from levelprox.methods.subsolvers.stochastic import SGD, SVRG
 
 LIMIT = 5.0
 REPEATS = 9

@@ -141,7 +141,7 @@ def test_every_file_of_version_1_is_a_case():
 def test_the_walk_counts_files_functions_and_depth():
     fit = walk.fits()["solve(Problem(LinearModel, MCP, 2.5))"]
     found = walk.trace(fit)
-    assert {"solve.py", "_solve.py"} & set(found.files) and "constraints/mcp.py" in found.files
+    assert {"solve.py", "_solve.py"} & set(found.files) and "constraints/clipped.py" in found.files
     assert len(found.files) < found.n_functions < sum(found.calls.values()) and 5 < found.depth < 60
     assert all(isinstance(code, CodeType) for code in found.calls)
     assert not walk.trace(lambda: sorted([2, 1])).files

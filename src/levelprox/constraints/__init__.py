@@ -1,14 +1,9 @@
-"""The sparsity constraints g(x) = Σ_j ω_j φ(|x_j|), one file per function φ."""
+"""The sparsity constraints g(x) = Σ_j ω_j φ(|x_j|): functions φ by how they end, constant or rising."""
 
 from levelprox.constraints._base import Constraint, Rescaled
+from levelprox.constraints.clipped import MCP, SCAD
 from levelprox.constraints.custom import Custom
-from levelprox.constraints.exponential import Exp
-from levelprox.constraints.l1 import L1
-from levelprox.constraints.logarithm import Log
-from levelprox.constraints.lp import Lp
-from levelprox.constraints.mcp import MCP
-from levelprox.constraints.negative_lp import NegativeLp
-from levelprox.constraints.scad import SCAD
+from levelprox.constraints.increasing import L1, Exp, Log, Lp, NegativeLp
 from levelprox.exceptions import warn
 
 CONSTRAINT_TYPES: tuple[type[Constraint], ...] = (L1, MCP, SCAD, Exp, Log, Lp, NegativeLp, Custom)

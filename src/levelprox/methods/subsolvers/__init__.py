@@ -1,4 +1,4 @@
-"""Subsolvers, which solve the convex subproblem of a step; one file each."""
+"""Subsolvers, which solve the convex subproblem of a step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from difflib import get_close_matches
 
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subsolvers._base import Subproblem, Subsolver, Surrogate
-from levelprox.methods.subsolvers.acsa import ACSA
-from levelprox.methods.subsolvers.nesterov import Nesterov
+from levelprox.methods.subsolvers.accelerated import ACSA, Nesterov
 from levelprox.methods.subsolvers.newton import Newton
-from levelprox.methods.subsolvers.sgd import SGD
-from levelprox.methods.subsolvers.smoothing import Smoothing
-from levelprox.methods.subsolvers.spectral import Spectral
-from levelprox.methods.subsolvers.svrg import SVRG
+from levelprox.methods.subsolvers.spectral import Smoothing, Spectral
+from levelprox.methods.subsolvers.stochastic import SGD, SVRG
 from levelprox.objectives import Objective
 
 #: Subsolvers by name; "auto" chooses the first that supports the objective.

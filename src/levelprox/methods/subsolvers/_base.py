@@ -125,6 +125,27 @@ class Subproblem:
             self.center.size, weights, s.u, mask, all_nonnegative, s.tau, width=self.objective.n_outputs
         )
 
+    def projected(self, x: Vector, guess: float = 0.0) -> tuple[Vector, float] | None:
+        """Return the projection of x onto the surrogate set and its multiplier; None if x overflows.
+
+        `guess` is a guess of the multiplier. Lengths are those of x.
+        """
+        s, (mask, all_nonnegative) = self.surrogate, self.signs
+        projected, multiplier = np.empty((1, x.size)), np.empty(1)
+        failed, _ = _kernels.project_rows(
+            x[None, :],
+            None if s.u is None else s.u[None, :],
+            s.weights,
+            mask,
+            all_nonnegative,
+            np.array([s.tau]),
+            np.array([guess]),
+            projected,
+            multiplier,
+            self.objective.n_outputs,
+        )
+        return None if failed >= 0 else (projected[0], float(multiplier[0]))
+
     def value(self, x: Vector) -> float:
         """Return ψ_k(x)."""
         return self.with_proximal(x, self.objective.value_and_gradient(x)[0])

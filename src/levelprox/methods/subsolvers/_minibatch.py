@@ -27,9 +27,8 @@ _PORTION = 2**16  # samples drawn at once, or n where that is more
 
 def check_batch_size(value: object) -> None:
     """Raise an error unless `value` is None or a positive integer."""
-    if value is None:
-        return
-    whole("batch_size", value, 1)
+    if value is not None:
+        whole("batch_size", value, 1)
 
 
 def batch_size(asked: int | None, model: LinearModel) -> int:
@@ -66,6 +65,9 @@ class MinibatchSubsolver(Subsolver):
     monotone: ClassVar[bool] = False
 
     batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
 
     def warning(self, objective: Objective) -> str:
         """Return the warning about a batch that is larger than the data; empty if it is not."""
@@ -194,19 +196,6 @@ def full_step(
 
     `guess` is a guess of that multiplier. Return None if x − t∇ψ_k overflows.
     """
-    surrogate = subproblem.surrogate
-    mask, all_nonnegative = subproblem.signs
-    shifted = (x - step * (gradient + subproblem.gamma * (x - subproblem.center)))[None, :]
-    projected, multiplier = np.empty_like(shifted), np.empty(1)
-    failed, _ = _kernels.project_rows(
-        shifted,
-        None if surrogate.u is None else surrogate.u[None, :],
-        surrogate.weights,
-        mask,
-        all_nonnegative,
-        np.array([surrogate.tau]),
-        np.array([guess * step]),
-        projected,
-        multiplier,
-    )
-    return None if failed >= 0 else (projected[0], float(multiplier[0]) / step)
+    shifted = x - step * (gradient + subproblem.gamma * (x - subproblem.center))
+    projected = subproblem.projected(shifted, guess * step)
+    return None if projected is None else (projected[0], projected[1] / step)

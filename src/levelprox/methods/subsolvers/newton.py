@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 import levelprox._kernels as _kernels
 from levelprox._typing import Rng, Vector
 from levelprox.methods.subsolvers._base import SteppingSubsolver, Subproblem
 from levelprox.objectives import Curved, Objective
-from levelprox.projection import project
 from levelprox.result import Iterate, StopReason
 
 _DECREASE = 1e-4  # of the decrease that the slope predicts, Armijo's rule
@@ -169,21 +167,13 @@ def _inside(subproblem: Subproblem, x: Vector) -> Vector:
     A slightly shorter x is feasible, and every coordinate keeps its digits, for any units of columns. Only if that
     does not suffice, x is projected.
     """
-    surrogate, (mask, all_nonnegative) = subproblem.surrogate, subproblem.signs
+    surrogate = subproblem.surrogate
     if surrogate.tau == np.inf:
         return x
-    nonnegative: ArrayLike | None = all_nonnegative if mask is None else mask.view(np.bool_)
-    u = 0.0 if surrogate.u is None else surrogate.u
-    n_outputs = subproblem.objective.n_outputs
-    if n_outputs > 1:
-        nonnegative = None
-    counts = 1.0 if surrogate.weights is None else np.repeat(surrogate.weights > 0, n_outputs)
-    inside, excess = project(x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=n_outputs)
+    counts = 1.0 if surrogate.weights is None else np.repeat(surrogate.weights > 0, subproblem.objective.n_outputs)
     for _ in range(_SHORTENINGS):
+        inside, excess = cast(tuple[Vector, float], subproblem.projected(x))  # x is finite
         if not excess > 0:
-            break
+            return inside
         x = x * (1 - _LAST_DIGITS * counts)
-        inside, excess = project(
-            x, u, surrogate.tau, weights=surrogate.weights, nonnegative=nonnegative, width=n_outputs
-        )
-    return cast(Vector, inside)
+    return cast(tuple[Vector, float], subproblem.projected(x))[0]
