@@ -29,8 +29,7 @@ from threadpoolctl import threadpool_limits
 from experiments.results import COLORS, panels
 from levelprox import Problem, solve
 from levelprox.exceptions import ConvergenceWarning
-from levelprox.methods.lcpp import lcpp
-from levelprox.methods.levels import Harmonic
+from levelprox.methods.lcpp import Harmonic, lcpp
 from levelprox.methods.subsolvers import SGD, SVRG, Nesterov, Spectral, Subsolver
 from levelprox.result import Iterate, Record
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         NumericalError,
     )
     from levelprox.io.checkpoint import Checkpoint
-    from levelprox.methods import Limits, Method, Progress, levels, subsolvers
+    from levelprox.methods import Limits, Method, Progress, subsolvers
+    from levelprox.methods import lcpp as levels
     from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
     from levelprox.problem import Problem
     from levelprox.projection import project
@@ -82,7 +83,7 @@ _MODULES = {
     "constraints": "constraints",
     "designs": "designs",
     "estimators": "estimators",
-    "levels": "methods.levels",
+    "levels": "methods.lcpp",
     "losses": "losses",
     "objectives": "objectives",
     "report": "report",

@@ -24,9 +24,9 @@ from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.methods import Limits
+from levelprox.methods.lcpp import Levels
 from levelprox.methods.level_method import LevelMethod
 from levelprox.methods.level_options import LevelOptions
-from levelprox.methods.levels import Levels
 from levelprox.methods.subsolvers import SUBSOLVERS, Subsolver
 from levelprox.objectives import Function, Model
 from levelprox.objectives.user import ValueAndGradient

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from levelprox._typing import FloatArray, RandomState
+from levelprox._typing import Features, FloatArray, RandomState, Vector
 from levelprox.exceptions import InvalidInputError
+
+# Outside this range the squares of weights overflow or underflow.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -50,6 +53,17 @@ def option(value: Any) -> Any:
 def is_data(value: object) -> bool:
     """Return whether `value` is an array or a table, or an estimator, where a model is expected."""
     return isinstance(value, list | tuple) or any(hasattr(value, name) for name in ("shape", "columns", "get_params"))
+
+
+def must_be(name: str, value: object, kind: type) -> None:
+    """Raise an error unless `value` is an object of a class of levelprox."""
+    if not isinstance(value, kind):
+        got = f"the class {value.__name__}; did you forget ()?" if isinstance(value, type) else type(value).__name__
+        if isinstance(value, str):
+            got = f"{value!r}; give an object of levelprox.{name}s, such as constraints.MCP.from_threshold(0.5)"
+        elif is_data(value):
+            got += "; data are given as LinearModel(X, y, loss)"
+        raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {got}")
 
 
 def real(name: str, value: object) -> float:
@@ -149,6 +163,61 @@ def finite(name: str, array: FloatArray) -> FloatArray:
         kind = "NaN" if np.isnan(array.flat[bad[0]]) else "inf"
         raise InvalidInputError(f"{name} contains {kind} at index {place} ({bad.size} in total)")
     return array
+
+
+def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
+    """Return ω as an array of shape (d,): finite, nonnegative, and within the range of valid weights."""
+    omega = real_array("weights", weights)
+    if omega.shape != (d,):
+        raise InvalidInputError(f"weights must have shape ({d},), got {omega.shape}")
+    finite("weights", omega)
+    wide = omega.astype(np.float64)
+    outside = np.flatnonzero((wide != 0) & ((wide < SMALLEST_WEIGHT) | (wide > LARGEST_WEIGHT)))
+    if outside.size:
+        i = int(outside[0])
+        raise InvalidInputError(
+            f"weights must be 0 (unpenalized) or in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
+            f"got {omega[i]} at index {i}"
+        )
+    return omega
+
+
+def weights_without(unpenalized: Features, weights: ArrayLike | None, n_features: int) -> Vector | None:
+    """Return ω, checked, with 0 for the features that never count; given for all features, or for those that count."""
+    if not unpenalized.size:
+        return None if weights is None else feature_weights(weights, n_features).astype(np.float64)
+    given = np.ones(n_features) if weights is None else real_array("weights", weights)
+    if given.shape == (n_features - unpenalized.size,):
+        given = np.insert(given, unpenalized - np.arange(unpenalized.size), 0.0)
+    elif given.shape == (n_features,):
+        given = np.array(given)
+        given[unpenalized] = 0.0
+    return feature_weights(given, n_features).astype(np.float64)
+
+
+def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.uint8] | None, bool]:
+    """Return (mask, all): a mask only if some coordinates are nonnegative and others free."""
+    if nonnegative is None:
+        return None, False
+    asked = np.asarray(nonnegative)
+    if asked.dtype != np.bool_ or asked.shape not in ((), (d,)):
+        raise InvalidInputError(
+            f"nonnegative must be a bool or a boolean mask of shape ({d},), got {asked.dtype} of shape {asked.shape}"
+        )
+    if asked.all() or not asked.any():
+        return None, bool(asked.any())
+    return np.ascontiguousarray(asked).view(np.uint8), False
+
+
+def signs_without(unpenalized: Features, nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
+    """Return sign constraints of the penalized features; for others only by a mask over all features."""
+    asked = np.asarray(nonnegative)
+    if not unpenalized.size or (asked.ndim == 0 and not asked):
+        return nonnegative
+    counted = n_features - unpenalized.size
+    if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
+        return np.insert(np.broadcast_to(asked, (counted,)), unpenalized - np.arange(unpenalized.size), False)
+    return nonnegative
 
 
 def real_values(value: object) -> FloatArray:

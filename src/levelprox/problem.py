@@ -16,12 +16,21 @@ from numpy.typing import NDArray
 
 import levelprox._kernels as _kernels
 from levelprox._typing import Features, Mask, Vector
-from levelprox._validation import finite, is_data, real, real_array, whole
+from levelprox._validation import (
+    finite,
+    must_be,
+    nonnegative_mask,
+    real,
+    real_array,
+    signs_without,
+    weights_without,
+    whole,
+)
 from levelprox.constraints import MCP, Constraint
 from levelprox.constraints.costs import Costs
 from levelprox.exceptions import InfeasibleError, InvalidInputError, renamed_attribute
 from levelprox.objectives import Objective
-from levelprox.projection import feature_weights, group_norms, nonnegative_mask, signs_without, weights_without
+from levelprox.projection import group_norms
 
 Signs = bool | Mask | None
 _ULP = float(np.finfo(np.float64).eps)
@@ -221,16 +230,15 @@ class Problem(FeatureProblem):
     nonnegative: bool | Mask | None = None
 
     def __post_init__(self) -> None:
-        _must_be("objective", self.objective, Objective)
-        _must_be("constraint", self.constraint, Constraint)
+        must_be("objective", self.objective, Objective)
+        must_be("constraint", self.constraint, Constraint)
         level = real("level", self.level)
         if level < 0:
             raise InfeasibleError(f"no feasible point: g(x) >= 0 for all x, got level={level:g}")
         if np.isinf(level):
             raise InvalidInputError("level must be finite, got inf; without a level, fit an unconstrained model")
         self._set_dimensions()
-        given = weights_without(self.objective.unpenalized, self.weights, self.n_features)
-        weights = None if given is None else feature_weights(given, self.n_features).astype(np.float64)
+        weights = weights_without(self.objective.unpenalized, self.weights, self.n_features)
         if self.n_outputs > 1:
             # Never None: from them and x alone the surrogate determines which coordinates belong together.
             weights = np.ones(self.n_features) if weights is None else weights
@@ -385,13 +393,3 @@ class SubsetProblem(FeatureProblem):
         costs = None if self.costs is None else Costs(self.costs.cost[W], self.costs.budget)
         counts = self._counts[W]
         return self._restricted(W, costs=costs, keep=np.flatnonzero(~counts), _counts=counts)
-
-
-def _must_be(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        got = f"the class {value.__name__}; did you forget ()?" if isinstance(value, type) else type(value).__name__
-        if isinstance(value, str):
-            got = f"{value!r}; give an object of levelprox.{name}s, such as constraints.MCP.from_threshold(0.5)"
-        elif is_data(value):
-            got += "; data are given as LinearModel(X, y, loss)"
-        raise InvalidInputError(f"{name} must be a levelprox {kind.__name__}, got {got}")

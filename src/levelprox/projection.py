@@ -21,13 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 import levelprox._kernels as _kernels
 from levelprox._typing import FloatArray
-from levelprox._validation import finite, real_array, whole
+from levelprox._validation import feature_weights, finite, nonnegative_mask, real_array, whole
 from levelprox.exceptions import InfeasibleError, InvalidInputError
 
 # The kernel takes rows in blocks of about this many numbers, so that Ctrl-C is handled in time.
 _PIECE = 2**23
-# Outside this range the squares of weights overflow or underflow.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 
 def project(
@@ -150,61 +148,6 @@ def group_norms(x: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     norms = np.empty(x.size // width)
     _kernels.group_norms(np.ascontiguousarray(x), norms)
     return norms
-
-
-def feature_weights(weights: ArrayLike, d: int) -> FloatArray:
-    """Return ω as an array of shape (d,): finite, nonnegative, and within the range of valid weights."""
-    omega = real_array("weights", weights)
-    if omega.shape != (d,):
-        raise InvalidInputError(f"weights must have shape ({d},), got {omega.shape}")
-    finite("weights", omega)
-    wide = omega.astype(np.float64)
-    outside = np.flatnonzero((wide != 0) & ((wide < SMALLEST_WEIGHT) | (wide > LARGEST_WEIGHT)))
-    if outside.size:
-        i = int(outside[0])
-        raise InvalidInputError(
-            f"weights must be 0 (unpenalized) or in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
-            f"got {omega[i]} at index {i}"
-        )
-    return omega
-
-
-def weights_without(unpenalized: NDArray[np.intp], weights: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Return ω with 0 for the features that never count; given for all features, or for those only that count."""
-    if not unpenalized.size:
-        return weights
-    given = np.ones(n_features) if weights is None else real_array("weights", weights)
-    if given.shape == (n_features - unpenalized.size,):
-        return np.insert(given, unpenalized - np.arange(unpenalized.size), 0.0)
-    if given.shape == (n_features,):
-        given = np.array(given)
-        given[unpenalized] = 0.0
-    return given  # of any other shape: an error, as without unpenalized features
-
-
-def nonnegative_mask(nonnegative: ArrayLike | None, d: int) -> tuple[NDArray[np.uint8] | None, bool]:
-    """Return (mask, all): a mask only if some coordinates are nonnegative and others free."""
-    if nonnegative is None:
-        return None, False
-    asked = np.asarray(nonnegative)
-    if asked.dtype != np.bool_ or asked.shape not in ((), (d,)):
-        raise InvalidInputError(
-            f"nonnegative must be a bool or a boolean mask of shape ({d},), got {asked.dtype} of shape {asked.shape}"
-        )
-    if asked.all() or not asked.any():
-        return None, bool(asked.any())
-    return np.ascontiguousarray(asked).view(np.uint8), False
-
-
-def signs_without(unpenalized: NDArray[np.intp], nonnegative: ArrayLike | None, n_features: int) -> ArrayLike | None:
-    """Return sign constraints of the penalized features; for others only by a mask over all features."""
-    asked = np.asarray(nonnegative)
-    if not unpenalized.size or (asked.ndim == 0 and not asked):
-        return nonnegative
-    counted = n_features - unpenalized.size
-    if asked.dtype == np.bool_ and asked.shape in ((), (counted,)):
-        return np.insert(np.broadcast_to(asked, (counted,)), unpenalized - np.arange(unpenalized.size), False)
-    return nonnegative
 
 
 def _number_of_groups(d: int, width: int, linear: FloatArray | None, nonnegative: ArrayLike | None) -> int:

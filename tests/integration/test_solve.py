@@ -18,7 +18,7 @@ from levelprox import (
     solve,
 )
 from levelprox.exceptions import ConvergenceWarning
-from levelprox.methods.levels import Geometric
+from levelprox.methods.lcpp import Geometric
 from levelprox.methods.subsolvers import Spectral
 from tests.support.paper_cases import SIX, problem_for, proximal_weight
 

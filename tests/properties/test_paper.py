@@ -16,8 +16,7 @@ import pytest
 from levelprox import _kernels, theory
 from levelprox.constraints import MCP, SCAD, Constraint
 from levelprox.methods import lcpp
-from levelprox.methods.lcpp import linearise
-from levelprox.methods.levels import Geometric, Harmonic
+from levelprox.methods.lcpp import Geometric, Harmonic, linearise
 from levelprox.methods.subsolvers import Spectral, Subproblem
 from levelprox.methods.subsolvers import _minibatch as minibatch
 from tests.support import ROOT

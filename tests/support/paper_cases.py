@@ -11,8 +11,7 @@ import numpy as np
 from levelprox import Iterate, LinearModel, Problem
 from levelprox.constraints import MCP, SCAD, Exp, Log, Lp, NegativeLp
 from levelprox.methods import lcpp as algorithm
-from levelprox.methods.lcpp import lcpp, linearise
-from levelprox.methods.levels import Harmonic
+from levelprox.methods.lcpp import Harmonic, lcpp, linearise
 from levelprox.methods.subsolvers import Spectral, Subproblem, Subsolver, Surrogate
 
 SIX = [MCP(1.5, 2.0), SCAD(0.6, 3.7), Exp(1.2), Log(3.0), Lp(0.5, 0.2), NegativeLp(-1.0, 1.5)]

@@ -12,7 +12,7 @@ from scipy import optimize
 from levelprox import Function, Problem, certify, projection, theory
 from levelprox.constraints import MCP, SCAD
 from levelprox.methods import lcpp as algorithm
-from levelprox.methods.levels import Geometric, Harmonic
+from levelprox.methods.lcpp import Geometric, Harmonic
 from levelprox.methods.subsolvers import Spectral
 from tests.support import reference
 from tests.support.paper_cases import (

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from levelprox._typing import Vector
-from levelprox.certificate.degenerate import degenerate_distance
 from levelprox.certificate.null_model import NullFit, null_fit
 from levelprox.certificate.possible_gain import possible_gain
-from levelprox.certificate.residual import Residual, best_subgradient
+from levelprox.certificate.residual import Residual, best_subgradient, degenerate_distance
 from levelprox.exceptions import InvalidInputError, NumericalError
 from levelprox.objectives import LinearModel
 from levelprox.problem import Problem
@@ -272,11 +271,10 @@ def assemble(
         g = min(g, problem.constraint.value(problem.sizes(x), problem.weights))
     slack = problem.level - g
     residual = Residual(problem, x, gradient)
-    best = residual.best(g, null)
-    y = best.y
+    y, stationarity, complementarity = residual.best(g, null)
     distance, check = degenerate_distance(problem)
     negative = -float(np.min(x[problem.must_be_nonnegative()], initial=0.0))
-    kkt = best.largest / null.scale
+    kkt = max(stationarity, complementarity) / null.scale
     if slack < 0 or negative > 0:
         kkt = max(kkt, 1 + _relative(-slack, problem.level) + _relative(negative, float(np.max(np.abs(x)))))
     return Certificate(
@@ -287,7 +285,7 @@ def assemble(
         slack=slack,
         infeasibility=max(0.0, -slack, negative),
         multiplier=y,
-        stationarity=best.stationarity,
+        stationarity=stationarity,
         stationarity_squared=Residual(problem, x, gradient, measured=False).squared(y),
         complementarity=y * abs(slack),
         scale=null.scale,

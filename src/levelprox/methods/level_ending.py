@@ -17,8 +17,7 @@ import levelprox._kernels as _kernels
 from levelprox._runtime import TimeLimitError, end_now, finishing, interrupted, seconds_left, seconds_to_finish
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble, certify, not_examined
-from levelprox.certificate.degenerate import degenerate_level
-from levelprox.certificate.residual import distance
+from levelprox.certificate.residual import degenerate_level, distance
 from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
 from levelprox.methods import Ending, Stop
 from levelprox.methods.lcpp import surrogate_used

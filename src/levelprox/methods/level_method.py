@@ -24,9 +24,8 @@ from levelprox.certificate.null_model import NullFit, null_fit_in_time
 from levelprox.exceptions import InfeasibleError, NumericalError
 from levelprox.methods import Context, Method, Progress, Stop
 from levelprox.methods.continuation import continued, convex_start
-from levelprox.methods.lcpp import Linearise, without_level
+from levelprox.methods.lcpp import Constant, Levels, Linearise, without_level
 from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, Phase, RunState, failure, failures_of_objective
-from levelprox.methods.levels import Constant, Levels
 from levelprox.methods.nonsmooth_vertex import is_slow, kkt_vertex
 from levelprox.methods.restricted import SolverOptions, fit_without_level
 from levelprox.methods.subsolvers import Smoothing, Subsolver
@@ -346,9 +345,9 @@ class LevelMethod(Method[RunState]):
     def _at_a_vertex(self, state: RunState, eta_k: float) -> RunState:
         """If steps on a loss with kinks converge slowly: SOLVED if linear programs lead to a KKT point."""
         problem, last = self.problem, state.at
-        if not (state.status is Status.STALLED or (state.status is None and is_slow(problem, state.done))):
-            return state
         if not isinstance(self.subsolver, Smoothing) or self.stopping != "kkt" or eta_k != problem.level:
+            return state
+        if not (state.status is Status.STALLED or (state.status is None and is_slow(problem, state.done))):
             return state
         end = kkt_vertex(problem, last, self.null, self.tol, state.phase == "free", self.ctx.seconds_left)
         if end is None:

@@ -14,9 +14,8 @@ from levelprox._validation import nonnegative, option, real, whole
 from levelprox.backends import RemoteObjective
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.continuation import continues
-from levelprox.methods.lcpp import surrogate_by_name
+from levelprox.methods.lcpp import Constant, Levels, levels_by_name, surrogate_by_name
 from levelprox.methods.level_method import LevelMethod
-from levelprox.methods.levels import Constant, Levels, levels_by_name
 from levelprox.methods.subsolvers import ACSA, Subsolver, choose
 from levelprox.problem import Problem
 from levelprox.theory.paper_settings import paper_run

@@ -1,6 +1,6 @@
 """The paper's bounds as functions of numbers and constraints; docs/theory.md has the statements and proofs."""
 
-from levelprox.certificate.degenerate import common_unit, degenerate_distance, degenerate_level
+from levelprox.certificate.residual import common_unit, degenerate_distance, degenerate_level
 from levelprox.theory.complexity import (
     Bounds,
     FiniteSum,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox.certificate.degenerate import cell, common_unit, counted_weights
+from levelprox.certificate.residual import cell, common_unit, counted_weights
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.exceptions import InvalidInputError
 

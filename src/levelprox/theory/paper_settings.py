@@ -21,7 +21,7 @@ import numpy as np
 
 from levelprox._validation import whole
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.levels import Harmonic
+from levelprox.methods.lcpp import Harmonic
 from levelprox.methods.subsolvers import ACSA
 from levelprox.objectives import Objective
 from levelprox.problem import Problem

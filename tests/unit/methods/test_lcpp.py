@@ -11,8 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from levelprox import Function, LinearModel, Problem, certify, solve
 from levelprox.constraints import L1, MCP
-from levelprox.methods.lcpp import SURROGATES, lcpp, linearise
-from levelprox.methods.levels import LEVELS, Harmonic, levels_by_name
+from levelprox.methods.lcpp import LEVELS, SURROGATES, Harmonic, lcpp, levels_by_name, linearise
 from levelprox.methods.subsolvers import SUBSOLVERS, Spectral, Subproblem, Surrogate
 from levelprox.result import Iterate
 from tests.support import reference

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import pytest
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.methods.levels import LEVELS, Constant, Geometric, Harmonic, Levels, levels_by_name
+from levelprox.methods.lcpp import LEVELS, Constant, Geometric, Harmonic, Levels, levels_by_name
 
 
 def check_harmonic(levels: Levels, eta: float, eta0: float, K: int = 200) -> None:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import levelprox._kernels as _kernels
 from levelprox._typing import Rng, Vector
-from levelprox._validation import fraction, whole
+from levelprox._validation import SMALLEST_WEIGHT, fraction, whole
 from levelprox.objectives import Coordinates, Objective
-from levelprox.projection import SMALLEST_WEIGHT, group_norms
+from levelprox.projection import group_norms
 from levelprox.result import CUT_SHORT_STOPS, Iterate, StopReason
 
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
