@@ -231,7 +231,7 @@ class Shared:
     models : list of GramSearch or None
         Second-order models at points that do not depend on k (`starts.py`).
     gram : GramSearch or None
-        Of a squared loss (`gram.py`).
+        Of a squared loss (`starts.py`).
     entries : ndarray of shape (n, d) or None
         The columns, where X is small.
     n_grad : int

@@ -14,29 +14,26 @@ Each implements `_begin` (the null model and the first fit), `steps` (starts, im
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from levelprox._runtime import TimeLimitError, end_now, finishing
+from levelprox._runtime import TimeLimitError, end_now, finishing, seconds_left
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.constraints import MCP
 from levelprox.exceptions import counted
-from levelprox.methods import Context, Ending, Method, Progress
-from levelprox.methods.continuation import continued
-from levelprox.methods.restricted import SolverOptions
-from levelprox.objectives import LinearModel, Model, Objective
+from levelprox.methods import Context, Ending, Method, Progress, Stop
+from levelprox.objectives import Objective
 from levelprox.problem import SubsetProblem
-from levelprox.result import Iterate, Status
-from levelprox.subset.fit import Fit, lowest
-from levelprox.subset.monitor import Monitor
-from levelprox.subset.newton import last_digits
+from levelprox.result import Status
+from levelprox.subset.fit import Fit
 from levelprox.subset.nonsmooth_refit import ExactFit
-from levelprox.subset.result import Additions, Subset, SubsetRecord, Swaps
-from levelprox.subset.swaps import Addition, SwapSearch
+from levelprox.subset.result import Addition, Additions, Phase, Subset, SubsetRecord, Swaps
+
+Value = TypeVar("Value")
 
 _ACCEPTABLE_FACTOR = 100  # times tol: a stationarity that needs no warning
 _LEAST_ACCEPTABLE = 1e3 * 2.0**-52  # a stationarity that needs no warning, for any tol
@@ -47,10 +44,141 @@ _SEPARABLE = (
     "precision limits them: their sizes, and probabilities, are arbitrary. A ridge, fewer features, or a level of a "
     "constraint without a cap, such as l1, keep them finite."
 )
-_RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
-_CONTINUATION_TOL = 3e-3
-_LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
-_LEAST_THRESHOLD = 2.0**-500  # whose square is in the range of float64
+_HISTORY_LENGTH = 1000
+
+
+class Monitor:
+    """Progress of one search, reported through a `Context`, and the limits under which it runs.
+
+    Parameters
+    ----------
+    ctx : Context, optional
+        Without one, only the time limit of this thread holds, and nothing is reported.
+    parent : Monitor, optional
+        Of the search that this one is a part of: its swaps count there too.
+    listener : callable, optional
+        Called with the phase of this search whenever it changes or ψ falls.
+
+    Attributes
+    ----------
+    phase, done, step, n_refits
+        As in `SubsetRecord`.
+    held_back : bool
+        True once there was a swap to try when no more were allowed.
+    earlier : float
+        Seconds of earlier calls that this one resumes, and of the preparation of the data.
+    """
+
+    def __init__(
+        self,
+        ctx: Context | None = None,
+        parent: Monitor | None = None,
+        listener: Callable[[Phase], None] | None = None,
+    ) -> None:
+        self.ctx, self.parent, self.listener = ctx, parent, listener
+        self.history: deque[SubsetRecord] = deque(maxlen=_HISTORY_LENGTH)
+        self.phase: Phase = "forward"
+        self.done: float | None = None
+        self.step = self.n_refits = self._n_features = 0
+        self.earlier, self._psi = 0.0, math.inf
+        self.held_back = False
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the search began, those of earlier calls included."""
+        return self.earlier + (0.0 if self.ctx is None else self.ctx.elapsed)
+
+    @property
+    def cut_short(self) -> bool:
+        """True once a limit has held the search back."""
+        if self.held_back or (self.parent is not None and self.parent.cut_short):
+            return True
+        return seconds_left() <= 0 if self.ctx is None else self.ctx.cut_short
+
+    def seconds_left(self) -> float:
+        """Return the seconds left; 0 once the callback has returned True."""
+        if self.parent is not None:
+            return self.parent.seconds_left()
+        return seconds_left() if self.ctx is None else self.ctx.seconds_left()
+
+    def check(self) -> None:
+        """Raise `Stop` where no time is left."""
+        if self.seconds_left() <= 0:
+            raise Stop
+
+    def may_swap(self) -> bool:
+        """Return whether one more swap may be taken; a negative result is stored."""
+        self.held_back |= not self._allows(0)
+        return not self.held_back
+
+    def take_swap(self) -> bool:
+        """Count one more swap if it may be taken, and return whether it may."""
+        if not self.may_swap():
+            return False
+        self.step += 1
+        return True
+
+    def _allows(self, taken: int) -> bool:
+        taken += self.step
+        if self.parent is not None:
+            return self.parent._allows(taken)
+        return self.ctx is None or self.ctx.may_step(taken)
+
+    @property
+    def once(self) -> Callable[[Callable[[], Value]], Value]:
+        """A function that returns the result of some work; a resumed run takes it from the checkpoint."""
+        return _done if self.ctx is None else self.ctx.once
+
+    @property
+    def repeated(self) -> Callable[[Callable[[Value], tuple[Value, bool]], Value], Value]:
+        """A function that applies a step to a value until its second result is True, and returns the last value."""
+        return _until_last if self.ctx is None else self.ctx.repeated
+
+    def enter(self, phase: Phase) -> None:
+        """Report a new phase."""
+        self.phase, self.done = phase, None
+        self._report(self.record())
+
+    def improved(self, psi: float, n_features: int) -> None:
+        """Record a new best fit. Ties are not reported."""
+        if psi >= self._psi:
+            return
+        self._psi, self._n_features = psi, n_features
+        self.history.append(self.record())
+        self._report(self.history[-1])
+
+    def record(self) -> SubsetRecord:
+        """Return how far the search has come."""
+        return SubsetRecord(self.step, self.phase, self._psi, self._n_features, self.n_refits, self.elapsed, self.done)
+
+    def _report(self, record: SubsetRecord) -> None:
+        if self.listener is not None:
+            self.listener(record.phase)
+        elif self.ctx is not None and self.parent is None:
+            self.ctx.report(Progress(record))
+
+    def as_state(self) -> dict[str, Any]:
+        """Return all that has been reported, as plain data."""
+        best, history = (self._psi, self._n_features), tuple(self.history)
+        return {"step": self.step, "n_refits": self.n_refits, "best": best, "history": history, "seconds": self.elapsed}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Resume from what `as_state` returned; earlier seconds count in `elapsed` only."""
+        self.step, self.n_refits = state["step"], state["n_refits"]
+        self._psi, self._n_features = state["best"]
+        self.history = deque(state["history"], maxlen=_HISTORY_LENGTH)
+        self.earlier = state["seconds"]
+
+
+def _done(work: Callable[[], Value]) -> Value:
+    return work()
+
+
+def _until_last(step: Callable[[Value], tuple[Value, bool]], at: Value) -> Value:
+    last = False
+    while not last:
+        at, last = step(at)
+    return at
 
 
 class Answer(NamedTuple):
@@ -222,100 +350,6 @@ class Search(Method[Fit]):
         if self.k < self.problem.n_counted:
             words += f" of at most {self.k}"
         return f"{words} at a cost of {costs.spent(support.tolist()):.6g} of at most {costs.budget:.6g}"
-
-
-def sets_by_continuation(
-    problem: SubsetProblem, start: Iterate, direct: Iterate, support: Features, how: SolverOptions
-) -> Iterator[tuple[Features, Iterate, int]]:
-    """Yield the k largest features of each stage of a continuation in the threshold, with its end and its passes.
-
-    Parameters
-    ----------
-    problem : SubsetProblem
-    start : Iterate
-        The null fit.
-    direct : Iterate
-        A fit over a set that was found otherwise.
-    support : ndarray of int
-        Its features.
-    how : SolverOptions
-    """
-    largest = float(np.max(problem.sizes(direct.x)[problem.counted(support)], initial=0.0))
-    threshold = _LAST_THRESHOLD_SHARE * largest
-    if not threshold > _LEAST_THRESHOLD:
-        return
-    relaxed = problem.relaxed(MCP.from_threshold(threshold))
-    for stage, end in continued(relaxed, start, direct, how, _CONTINUATION_TOL, count=problem.k + 1):
-        sizes = problem.sizes(end.x)
-        counted = problem.counted(np.flatnonzero(sizes))
-        largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: problem.k]]
-        yield problem.with_unpenalized(largest_k), end, stage.n_grad
-
-
-def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
-    """Return the best of a fit and the sets that a continuation in the threshold passes."""
-    problem, objective, null = cast(SubsetProblem, swaps.problem), swaps.objective, swaps.null
-    margins = objective.restrict(problem.unpenalized).margins(null.x[problem.coordinates(problem.unpenalized)])
-    if _is_piecewise_linear(problem, margins) or problem.has_many_coordinates:
-        return direct
-    curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
-    scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
-    scale[objective.unpenalized] = 1.0
-    wide = np.repeat(scale, problem.n_outputs)
-    assert null.gradient is not None
-    start = Iterate(wide * null.x, null.psi, null.gradient / wide)
-    at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)
-    scaled = replace(problem, objective=objective.scaled(scale))
-    size = float(np.max(problem.sizes(start.gradient), initial=0.0))
-    null = NullFit(start.x, start.psi, None, size or 1.0)
-    how = replace(swaps.how, null=null)
-    best, columns = direct, swaps.refits.columns
-    columns.forget()  # the stages have others
-    for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
-        swaps.n_grad += n_grad
-        swaps.check_time()
-        if end.stop == "interrupted":
-            raise KeyboardInterrupt
-        fit = swaps.fitted(features)
-        columns.forget()
-        best = fit if fit.psi < best.psi else best
-    return best
-
-
-def best_along_ray(swaps: SwapSearch, ray: Fit, best: Fit) -> Fit:
-    """Return the best fit over the same features from any point of a ray, where ψ may fall without end along it.
-
-    How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
-    """
-    size = 0.0 if swaps.objective.attained else float(np.median(np.abs(ray.margins)))
-    starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
-    fit = lowest([best, *map(swaps.downhill, starts)])
-    return best if fit is None or fit is best else best_along_ray(swaps, fit, fit)
-
-
-def to_the_last_digits(problem: SubsetProblem, fit: Fit, null: NullFit) -> Fit:
-    """Return the same set, fitted as well as it can be: coefficients have half the digits that ψ has."""
-    part = problem.restrict(fit.features)
-    objective = cast(Model, part.objective)
-    if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
-        return fit
-    digits = last_digits(objective, fit.x)
-    # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
-    # have more digits than these.
-    if null.reported(objective, digits["x"], digits["psi"]) != digits["psi"]:
-        return fit
-    return replace(fit, **digits) if digits["psi"] <= fit.psi + fit.resolution else fit
-
-
-def _is_piecewise_linear(problem: SubsetProblem, margins: Vector) -> bool:
-    """Return whether no more samples bend at the null fit than it has coefficients.
-
-    So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
-    """
-    objective = problem.objective
-    if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
-        return False
-    return int(np.count_nonzero(objective.bend_of(margins, True))) <= problem.unpenalized.size
 
 
 def _falls_farther_out(objective: Objective, x: Vector) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,20 @@ from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
 
 from levelprox._runtime import TimeLimitError, seconds_left
 from levelprox._typing import Matrix, Vector
+from levelprox.certificate.null_model import NullFit
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
 from levelprox.objectives.multiclass import ByClass
-from levelprox.subset.fit import EPS, LAST_DIGITS_SHARE, LAST_STEPS, NEWTON_STEPS, PREDICTED_SHARE, by_class, of_samples
+from levelprox.problem import FeatureProblem
+from levelprox.subset.fit import (
+    EPS,
+    LAST_DIGITS_SHARE,
+    LAST_STEPS,
+    NEWTON_STEPS,
+    PREDICTED_SHARE,
+    Fit,
+    by_class,
+    of_samples,
+)
 
 _RIDGE_SHARE = 1e-9  # of the curvature at the start
 _LOG_CURVATURE_CHANGE = 8.0  # at most, in a step
@@ -77,9 +89,16 @@ def newton_fit(
     return None
 
 
-def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
-    """x, ψ and margins after Newton steps for as long as ‖∇ψ‖∞ falls: what they gain shows in x, if not in ψ."""
-    z = objective.margins(x)
+def to_the_last_digits(problem: FeatureProblem, fit: Fit, null: NullFit) -> Fit:
+    """Return the same set, fitted as well as it can be: coefficients have half the digits that ψ has.
+
+    Newton steps follow for as long as ‖∇ψ‖∞ falls: what they gain shows in x, if not in ψ.
+    """
+    part = problem.restrict(fit.features)
+    objective = cast(Model, part.objective)
+    if np.any(part.must_be_nonnegative()) or objective.is_separated(fit.x):
+        return fit
+    x, z = fit.x, objective.margins(fit.x)
     psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
     ridge = np.diag(_RIDGE_SHARE * np.diagonal(hessian))
     for _ in range(LAST_STEPS):
@@ -92,7 +111,11 @@ def last_digits(objective: Model, x: Vector) -> dict[str, Any]:
         if bend is None or not falls or not value <= psi + LAST_DIGITS_SHARE * abs(psi):
             break
         x, z, psi, gradient, hessian = x + step, new, value, following, bend
-    return {"x": x, "psi": psi, "margins": z, "hessian": hessian}
+    # Of near-equal columns, or columns with a large mean, terms are large and cancel: margins from a fit in a basis
+    # have more digits than these.
+    if null.reported(objective, x, psi) != psi or not psi <= fit.psi + fit.resolution:
+        return fit
+    return replace(fit, x=x, psi=psi, margins=z, hessian=hessian)
 
 
 def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vector) -> Vector | None:

@@ -30,14 +30,12 @@ from levelprox.methods import Context, Progress, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
 from levelprox.result import Status
 from levelprox.subset.fit import Fit, known_as_arrays, known_of_arrays
-from levelprox.subset.local_search import Answer, Search
-from levelprox.subset.monitor import Monitor
+from levelprox.subset.local_search import Answer, Monitor, Search
 from levelprox.subset.nonsmooth_refit import ExactFit, ExactRefits, has_large_models, rooms
-from levelprox.subset.result import Phase
+from levelprox.subset.result import Addition, Phase
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.starts import best_by_parabolas
 from levelprox.subset.swap_bounds import SwapEstimates
-from levelprox.subset.swaps import Addition
 
 _ENVELOPE_WIDTHS = (1.5, 0.3)  # of the size of the residuals at the null fit
 _ENVELOPE_TOL = 1e-6  # how well the envelope is fitted

@@ -21,7 +21,8 @@ from typing import cast
 
 import numpy as np
 
-from levelprox._typing import Features, Mask, Vector
+import levelprox._kernels as _kernels
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.backends import RemoteObjective
 from levelprox.certificate.null_model import null_fit
 from levelprox.exceptions import InvalidInputError
@@ -30,10 +31,12 @@ from levelprox.methods.restricted import SolverOptions, Tolerance, solve_restric
 from levelprox.problem import Problem, SubsetProblem
 from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
-from levelprox.subset.local_search import Answer, Search, sets_by_continuation
-from levelprox.subset.remote_model import RemoteFit, SecondOrderModel
+from levelprox.subset.local_search import Answer, Search
+from levelprox.subset.moves import sets_by_continuation
+from levelprox.subset.result import Addition
 from levelprox.subset.smooth_search import SmoothSearch
-from levelprox.subset.swaps import Addition
+from levelprox.subset.starts import search_by_model
+from levelprox.subset.swap_bounds import SwapEstimates
 
 _LEAST_CANDIDATES, _CANDIDATES_PER_FEATURE = 100, 4
 _MODELS_PER_START, _STARTS_OF_CONTINUATION = 20, 5
@@ -41,7 +44,92 @@ _LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE = 32, 2  # of those that a model pr
 _SWAPS_PER_ROUND, _SWAPS_REFITTED = 32, 4  # for which ψ is evaluated at once; of these, refitted
 _ROUGH_TOL = 3e-3
 _LOWER_SHARE = 1e-10  # of ψ: less is not worth another model
+_BRIEF_WORK = 2e6  # k |C|²: searches of larger models are brief, a fraction of a second
 _SEPARATED_SHARE = 1e-3  # of the null loss: at a lower one the data may be separable
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteFit(Fit):
+    """ψ minimised over some features, with its gradient over all of them in place of margins."""
+
+    @property
+    def gradient(self) -> Vector:
+        """∇ψ over all features."""
+        return self.margins
+
+
+class SecondOrderModel:
+    """The second-order model of ψ at a fit, over candidates C that contain the features of the fit.
+
+    Parameters
+    ----------
+    problem : SubsetProblem
+        Of all features.
+    fit : RemoteFit
+    candidates : ndarray of int
+        C, sorted.
+    hessian : ndarray of shape (|C|, |C|)
+        At the fit.
+    """
+
+    def __init__(self, problem: SubsetProblem, fit: RemoteFit, candidates: Features, hessian: Matrix) -> None:
+        self.fit, self.candidates, self.hessian = fit, candidates, hessian
+        self.gradient = fit.gradient[candidates]
+        self.places = np.searchsorted(candidates, fit.features)
+        self.x = np.zeros(candidates.size)
+        self.x[self.places] = fit.x
+        own, typical = np.diagonal(hessian)[:, None, None], np.zeros(candidates.size)
+        at = replace(fit, features=self.places)
+        cross = hessian[:, self.places]
+        self.estimates = SwapEstimates(problem.restrict(candidates), at, self.gradient, cross, own, typical=typical)
+
+    def is_large(self, k: int) -> bool:
+        """Return whether a search for k features has to be brief."""
+        return k * self.x.size**2 > _BRIEF_WORK
+
+    def best(self, k: int, kept: Features) -> Features | None:
+        """Return the best k candidates besides those that are kept; None where there is no minimum."""
+        search = self._search(kept)
+        if search is None:
+            return None
+        begin = self.places.tolist() if self.fit.features.size - kept.size == k else None
+        return self.candidates[search.best(k, begin, self.is_large(k))]
+
+    def forward(self, k: int, kept: Features) -> Features | None:
+        """Return the first k candidates of forward selection, and those that are kept; None as above."""
+        search = self._search(kept)
+        return None if search is None else np.union1d(kept, self.candidates[search.forward(k)]).astype(np.intp)
+
+    def _search(self, kept: Features) -> _kernels.GramSearch | None:
+        return search_by_model(self.gradient, self.hessian, self.x, np.searchsorted(self.candidates, kept))
+
+    def minimum(self, features: Features) -> RemoteFit:
+        """Return the minimum over some of the candidates, the others being zero."""
+        S = np.searchsorted(self.candidates, features)
+        begin = np.zeros(self.x.size)
+        begin[S] = self.x[S]
+        slope = self.gradient + self.hessian @ (begin - self.x)
+        values = begin[S] - np.linalg.pinv(self.hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
+        return RemoteFit(features, values, math.inf, np.empty(0))
+
+    def best_addition(self) -> int | None:
+        """Return the candidate that gains most, if any does; those with a sign only upwards."""
+        gain = self.estimates.additions()
+        best = int(np.argmax(gain))
+        return int(self.candidates[best]) if gain[best] > 0 else None
+
+    def swaps(self, most: int) -> Iterator[RemoteFit]:
+        """Yield the minimum after each swap, those first that lower the model most."""
+        droppable = self.estimates.droppable
+        gains = np.array([self.estimates.gains(i) for i in droppable])
+        cost = np.array([self.estimates.cost(i) for i in droppable])
+        gains[~(gains > -cost[:, None])] = -math.inf
+        for place in np.argsort(-gains, axis=None, kind="stable")[:most]:
+            row, j = np.unravel_index(place, gains.shape)
+            if not math.isfinite(gains[row, j]):
+                return
+            others = np.delete(self.fit.features, droppable[row])
+            yield self.minimum(np.union1d(others, self.candidates[[j]]).astype(np.intp))
 
 
 @dataclass(eq=False)
@@ -173,7 +261,7 @@ class RemoteSearch(Search):
             candidates = self._candidates(fit)
             part = self.objective.restrict(candidates)
             hessian = part.hessian_of(part.margins(self.whole(fit)[candidates]), True)
-            self.model = SecondOrderModel(fit, candidates, hessian)
+            self.model = SecondOrderModel(self.problem, fit, candidates, hessian)
         return self.model
 
     def _swapped(self, model: SecondOrderModel) -> RemoteFit:
@@ -182,11 +270,10 @@ class RemoteSearch(Search):
         Far from the fit the model is not ψ: what it ranks first may not be best, but is seldom far from it.
         """
         problem, fit = self.problem, model.fit
-        counted = problem.counts(fit.features)
-        inside = int(np.count_nonzero(counted))
+        inside = problem.counted(fit.features).size
         if not inside or np.any(problem.must_be_nonnegative()):
             return fit
-        swaps = model.swaps(counted, max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside))
+        swaps = model.swaps(max(_LEAST_SWAPS_TRIED, _SWAPS_TRIED_PER_FEATURE * inside))
         while some := list(itertools.islice(swaps, _SWAPS_PER_ROUND)):
             self.monitor.check()
             values = self.objective.values(self.whole(near) for near in some)
@@ -266,7 +353,7 @@ class RemoteSearch(Search):
 
     def _best_addition(self, fit: RemoteFit) -> Addition:
         """Return what the most promising further feature gains, refitted."""
-        feature = self._model_at(fit).best_addition(self.problem.must_be_nonnegative())
+        feature = self._model_at(fit).best_addition()
         gain = 0.0
         if feature is not None:
             gain = fit.psi - self._fitted(np.union1d(fit.features, [feature]).astype(np.intp), fit).psi

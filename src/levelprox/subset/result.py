@@ -95,6 +95,27 @@ class Additions:
 
 
 @dataclass(frozen=True)
+class Addition:
+    """The best single addition to a fit.
+
+    Attributes
+    ----------
+    gain : float
+        ψ of the fit less ψ with the feature, both refitted; 0 where no feature gains more than rounding.
+    feature : int or None
+    examined : int
+        Features that are shown not to gain more: by a refit whose optimality was checked, or by a bound.
+    total : int
+        Features outside the fit.
+    """
+
+    gain: float
+    feature: int | None
+    examined: int
+    total: int
+
+
+@dataclass(frozen=True)
 class SubsetCertificate:
     """Certificate of a fit with at most k features.
 

@@ -19,7 +19,7 @@ from levelprox.objectives import LinearModel, Model, MultinomialModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
-from levelprox.subset.monitor import Monitor
+from levelprox.subset.local_search import Monitor
 from levelprox.subset.multiclass_newton import ClassNewton
 from levelprox.subset.refit import ACCURACY, ROUGH_ACCURACY, Refits
 from levelprox.subset.swap_bounds import SwapEstimates, condition

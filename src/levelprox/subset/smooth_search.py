@@ -7,9 +7,9 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 - by forward selection of up to 2k features and backward elimination; for a few features without the first one, too.
 
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
-out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of cost_search.py.
-Other starts take their place where they serve: the Gram matrix of a squared loss (gram.py), second-order models, and,
-where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
+out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of moves.py.
+Other starts take their place where they serve: the Gram matrix of a squared loss and second-order models (starts.py)
+and, where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
 """
 
 from __future__ import annotations
@@ -35,27 +35,26 @@ from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
 from levelprox.result import Status
 from levelprox.subset.column_cache import shared
-from levelprox.subset.cost_search import CostMoves
 from levelprox.subset.fit import Fit, sharpened
-from levelprox.subset.gram import best_by_gram
-from levelprox.subset.local_search import Answer, Search, best_along_ray, best_by_continuation, to_the_last_digits
-from levelprox.subset.monitor import Monitor
+from levelprox.subset.local_search import Answer, Monitor, Search
+from levelprox.subset.moves import CostMoves, best_along_ray, best_by_continuation
 from levelprox.subset.multiclass_path import best_on_class_path, newton_of
+from levelprox.subset.newton import to_the_last_digits
 from levelprox.subset.nonsmooth_refit import has_large_models
+from levelprox.subset.result import Addition
 from levelprox.subset.second_order import TRIES
 from levelprox.subset.starts import (
-    FEW,
+    best_by_gram,
     best_by_narrowing,
     best_by_parabolas,
     can_be_narrowed,
-    forward,
     has_class_path,
     has_gram,
     has_parabolas,
     is_found_by_models,
 )
 from levelprox.subset.swap_bounds import costs, gap_before_last_step
-from levelprox.subset.swaps import Addition, SwapSearch
+from levelprox.subset.swaps import FEW, SwapSearch, forward
 
 _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
 _ATTAINED_RESOLUTIONS = 64  # or so many times the resolution of ψ

@@ -1,4 +1,4 @@
-"""Sets of features from which swaps start: forward selection, and second-order models over many features at once.
+"""Sets of features from which swaps start: those that second-order models over many features at once lead to.
 
 Where there are more samples than features, ψ near a fit of all features is close to its parabola there, and the best k
 features of a parabola are found from its matrix alone (`kernels/algorithms/gram_search.hpp`). The models are those
@@ -12,13 +12,16 @@ Every set is refitted: a model only decides which sets are tried.
 With too many features for that, and where nothing has to be shown (fits of folds), the models are over some of the
 features, W: those that gain most by themselves, those that forward selection adds, and the runners-up of these. W does
 not depend on k. Swaps for any other feature follow.
+
+The squared loss is its parabola, for any number of features: its Gram matrix is searched by rows, each computed when a
+feature first enters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -29,13 +32,12 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Squared
 from levelprox.objectives import LinearModel, MultinomialModel
-from levelprox.objectives.reduced import ReducedModel, dense_entries, is_dense
+from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is_dense, is_reducible, triangle_of
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
-from levelprox.subset.swaps import SwapSearch
+from levelprox.subset.swaps import RUNNERS_UP, SwapSearch, forward, largest
 
-FEW = 5  # features: of no more, the first one added may decide too much
 KEPT_ENTRIES = 2**22  # of X, of which a copy may be kept
 _MOST_FEATURES = 400  # of models over all features
 _SAMPLES_PER_FEATURE = 4  # for each feature
@@ -48,71 +50,8 @@ _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
 # all features and of a set.
 _PATH_ENTRIES, _PATH_PRODUCTS = 2**22, 2**24
 _PATH_COORDINATES, _PATH_SET_COORDINATES = 2**15, 1024
-_BY_THEMSELVES, _BY_FORWARD_SELECTION, _RUNNERS_UP = 64, 64, 16  # features of W that gain most
-
-
-def forward(
-    swaps: SwapSearch,
-    fit: Fit,
-    most: int,
-    without: int | None = None,
-    shown: int = 0,
-    worth: Callable[[Vector, Features], Vector] | None = None,
-) -> Features:
-    """Return up to `most` features besides those of a fit, in the order in which they are added.
-
-    The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
-    each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
-    feature added, and one for the gradient there.
-
-    Parameters
-    ----------
-    swaps : SwapSearch
-    fit : Fit
-        What to begin with: the null fit, or that of features to which others are to be added.
-    most : int
-    without : int, optional
-        A feature that is not to be added.
-    shown : int
-        How many features added make a fit that may be returned, should there be no time for a better one.
-    worth : callable, optional
-        Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
-        is added where this is above 0.
-    """
-    problem, z, base = swaps.problem, fit.margins, fit.features
-    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit, exact=False)
-    left, factors = estimates.left, list[Vector]()
-    while chosen.size < most:
-        swaps.monitor.done = chosen.size / most
-        estimates.left = left
-        gain = estimates.additions()
-        gain[chosen] = -np.inf
-        if without is not None:
-            gain[without] = -np.inf
-        if worth is not None:
-            gain = worth(gain, np.union1d(base, chosen).astype(np.intp))
-        j = int(np.argmax(gain))
-        if not gain[j] > 0:
-            break
-        chosen = np.append(chosen, j)
-        swaps.refits.stored.prefetch(_largest(gain, _RUNNERS_UP))
-        fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
-        if chosen.size <= shown:
-            swaps.remember(fit)
-        if swaps.is_perfect(fit) or chosen.size == most:
-            break
-        estimates.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
-        swaps.look_along(estimates, fit)
-        if problem.n_outputs == 1:
-            column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
-            column = column - estimates.B @ estimates.cross[j]
-            for factor in factors:
-                column -= factor * factor[j]
-            pivot = column[j]
-            if pivot > 0:
-                factors.append(column / math.sqrt(pivot))
-                left = left - (factors[-1] ** 2)[:, None, None]
-    return chosen
+_BY_THEMSELVES, _BY_FORWARD_SELECTION = 64, 64  # features of W that gain most
+_CONSTANT_SHARE = 1e-20  # of the square of a column: less is left of it by rounding of its mean
 
 
 def has_gram(problem: FeatureProblem) -> bool:
@@ -271,7 +210,7 @@ def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features
     diagonal = np.diagonal(hessian)
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
         return None
-    unit = units(diagonal)
+    unit = _units(diagonal)
     gram = unit[:, None] * hessian * unit
     pull = unit * (hessian @ x - gradient)
     try:
@@ -279,7 +218,7 @@ def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features
     except np.linalg.LinAlgError:
         return None
     square = (1 + 1e-6) * least if least > 0 else 1.0
-    return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, mask(kept, x.size))
+    return _kernels.GramSearch(np.ascontiguousarray(gram), np.ascontiguousarray(pull), square, _mask(kept, x.size))
 
 
 def can_be_narrowed(problem: FeatureProblem) -> bool:
@@ -311,23 +250,17 @@ def _most_useful(swaps: SwapSearch, null: Fit, length: int) -> Features:
     """Return W, for k up to `length`."""
     problem, found = swaps.problem, [null.features]
     estimates = swaps.estimates(null)
-    found.append(_largest(estimates.additions(), length // _BY_FORWARD_SELECTION * _BY_THEMSELVES))
+    found.append(largest(estimates.additions(), length // _BY_FORWARD_SELECTION * _BY_THEMSELVES))
 
     def watched(gain: Vector, features: Features) -> Vector:
         taken = features.size - null.features.size
         if taken & (taken - 1) == 0:  # 0, 1, 2, 4, 8, …
-            found.append(_largest(gain, _RUNNERS_UP))
+            found.append(largest(gain, RUNNERS_UP))
         return gain
 
     most = min(length, problem.n_features - problem.unpenalized.size, max(swaps.objective.n_margins - 1, 1))
     found.append(forward(swaps, null, most, worth=watched))
     return np.unique(np.concatenate(found)).astype(np.intp)
-
-
-def _largest(gain: Vector, count: int) -> Features:
-    """Return the features that gain most, and more than nothing."""
-    some = np.argsort(-gain, kind="stable")[:count]
-    return some[gain[some] > 0]
 
 
 def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit) -> SwapSearch:
@@ -344,11 +277,96 @@ def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit
     return inner
 
 
-def mask(kept: Features, d: int) -> NDArray[np.uint8]:
+def _mask(kept: Features, d: int) -> NDArray[np.uint8]:
     """Return which of the first d features are in every set."""
     return np.isin(np.arange(d), kept).astype(np.uint8)
 
 
-def units(squares: Vector) -> Vector:
+def _units(squares: Vector) -> Vector:
     """Return 1 / √s, and 0 for a column of zeros."""
     return np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+
+
+def best_by_gram(swaps: SwapSearch, k: int, brief: bool = False) -> Fit:
+    """Return the fit over the best set of at most k features that the Gram matrix leads to, if ψ `has_gram`.
+
+    A brief search leaves a set that no swap improves by one feature less or more only.
+    """
+    objective, once = swaps.problem.objective, swaps.monitor.once
+    if isinstance(objective, ReducedModel):
+        return once(lambda: swaps.fitted(objective.best_features(k, swaps.problem.unpenalized)))
+    gram = cache(lambda: _gram(swaps))
+    once(lambda: _forward_by_gram(swaps, gram(), k))
+    return once(lambda: _fit_by_gram(swaps, gram(), k, brief))
+
+
+def _forward_by_gram(swaps: SwapSearch, gram: _kernels.GramSearch, k: int) -> None:
+    """Keep fits of less than k features by forward selection: a search that is cut short has a set."""
+    near, count = swaps.best, 1
+    while count < k:
+        with shared(swaps.problem).lock:
+            features = np.array(gram.forward(count), np.intp)
+        near = swaps.roughly(swaps.problem.with_unpenalized(features), near)
+        swaps.remember(near)
+        count *= 2
+
+
+def _fit_by_gram(swaps: SwapSearch, gram: _kernels.GramSearch, k: int, brief: bool) -> Fit:
+    with shared(swaps.problem).lock:
+        features = np.array(gram.best(k, None, brief, swaps.monitor.take_swap), np.intp)
+        swaps.n_grad += gram.n_rows
+    return swaps.fitted(swaps.problem.with_unpenalized(features))
+
+
+def _gram(swaps: SwapSearch) -> _kernels.GramSearch:
+    """Return the search by the Gram matrix of ψ; that of small data is kept for other k."""
+    known = shared(swaps.problem)
+    with known.lock:
+        known.gram = known.gram or _gram_of_samples(swaps.problem)
+    return known.gram or _gram_of_columns(swaps)
+
+
+def _gram_of_samples(problem: FeatureProblem) -> _kernels.GramSearch | None:
+    """Return the search over a copy of few samples, without the intercept; None where X is sparse or large.
+
+    The triangle of the samples takes their place, where there is one: it has the same Gram matrix.
+    """
+    objective = cast(LinearModel, problem.objective)
+    n, d = objective.design.shape
+    ones = objective.unpenalized
+    if n * d > KEPT_ENTRIES or not is_dense(objective.design):
+        return None
+    rows = triangle_of(objective) if is_reducible(objective) else np.vstack(list(blocks(objective)))
+    entries = np.sqrt(2.0) * rows
+    A, b = entries[:, ones.size : -1], entries[:, -1]
+    ridge = np.zeros(d - ones.size) if objective.ridge is None else objective.ridge.curvatures()[: d - ones.size]
+    before = np.einsum("ij,ij->j", A, A)
+    if ones.size:
+        one = entries[:, 0] / math.sqrt(float(entries[:, 0] @ entries[:, 0]))
+        A, b = A - np.outer(one, one @ A), b - (one @ b) * one
+    squares = np.einsum("ij,ij->j", A, A)
+    squares = np.where(squares > _CONSTANT_SHARE * before, squares, 0.0) + ridge
+    if not (np.all(np.isfinite(squares)) and math.isfinite(square := float(b @ b))):
+        return None
+    unit = _units(squares)
+    A = np.ascontiguousarray(A * unit)
+    kept, diagonal = _mask(problem.unpenalized, A.shape[1]), (squares > 0).astype(np.float64)
+    return _kernels.GramSearch(A, ridge * unit**2, diagonal, b @ A, square, kept)
+
+
+def _gram_of_columns(swaps: SwapSearch) -> _kernels.GramSearch:
+    """Return the search over rows that are products with all columns."""
+    objective = cast(LinearModel, swaps.objective)
+    z = objective.origin
+    squares = objective.hessian_diagonal_of(z, True)
+    unit = _units(squares)
+
+    def row(j: int) -> Vector:
+        before = swaps.n_grad
+        column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
+        swaps.n_grad = before  # rows are counted at the end: a resumed search computes some of them again
+        return np.asarray(unit[j] * unit * column, np.float64)
+
+    pull, work = -unit * objective.gradient_of(z), float(objective.design.stored)
+    kept, diagonal = _mask(swaps.problem.unpenalized, objective.dimension), (squares > 0).astype(np.float64)
+    return _kernels.GramSearch(row, work, diagonal, pull, 2 * objective.value_of(z), kept)

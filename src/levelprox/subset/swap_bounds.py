@@ -26,12 +26,13 @@ With near-equal columns in S, K and B come from an orthonormal basis of S instea
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 
 import levelprox._kernels as _kernels
 from levelprox._typing import Mask, Matrix, Vector
-from levelprox.objectives import LinearModel, Model, OneVsRestModel
+from levelprox.objectives import Curved, LinearModel, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
 
@@ -58,7 +59,7 @@ def _hessian(objective: Model, fit: Fit) -> Matrix:
     return objective.restrict(fit.features).hessian_of(fit.margins, True) if known is None else known
 
 
-def _inverse(hessian: Matrix, objective: Model) -> Matrix:
+def _inverse(hessian: Matrix, objective: Curved) -> Matrix:
     if isinstance(objective, OneVsRestModel):
         return _inverse_by_class(hessian, objective.n_outputs)
     if not objective.only_contrasts:
@@ -250,16 +251,15 @@ class SwapEstimates:
         noise: Vector | None = None,
     ) -> None:
         n_outputs = problem.n_outputs
-        assert isinstance(problem.objective, Model)
         self.problem, self.fit, self.n_outputs = problem, fit, n_outputs
         d = problem.n_features
         self.gradient = gradient.reshape(d, n_outputs)
-        self.own = _bent(problem.objective, self.gradient, own, typical)
+        self.own = _bent(cast(Model, problem.objective), self.gradient, own, typical)
         if basis is None:
             hessian = cross[problem.coordinates(fit.features)]
             rounding = _ROUNDING + _RIDGE_SHARE  # K is the inverse of H with that ridge
             self.inexactness = rounding * condition(hessian) if n_outputs == 1 else math.inf
-            self.K = _inverse(hessian, problem.objective)
+            self.K = _inverse(hessian, cast(Curved, problem.objective))
             self.cross, self.B = cross, cross @ self.K
             by_feature = self.B.reshape(d, n_outputs, -1), cross.reshape(d, n_outputs, -1)
             if n_outputs == 1:

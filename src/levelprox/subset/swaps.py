@@ -1,4 +1,4 @@
-"""Swaps of one feature for another, for as long as ψ decreases, and the claims at the end.
+"""Forward selection, swaps of one feature for another for as long as ψ decreases, and the claims at the end.
 
 What is shown rests on refits whose optimality was checked (`Fit.gap`) or on bounds with their rounding
 (`swap_bounds.py`). A swap for which there is neither counts as not examined. Where ψ is not convex a refit is a local
@@ -8,7 +8,8 @@ one, and so is what it shows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -19,8 +20,12 @@ from levelprox._kernels import SwapEnd
 from levelprox._typing import Features, Index, Vector
 from levelprox.subset.fit import Fit
 from levelprox.subset.refit import ACCURACY
+from levelprox.subset.result import Addition
 from levelprox.subset.second_order import MANY_CLASSES, TRIES, SetFits, coarser
 from levelprox.subset.swap_bounds import SwapEstimates, least_costs
+
+FEW = 5  # features: of no more, the first one added may decide too much
+RUNNERS_UP = 16  # features that gain most besides the one that is added
 
 _ALL_SWAPS = 10**5  # up to which all of them are examined
 _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
@@ -30,27 +35,6 @@ _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ 
 _MOST_REFITS = 10**9  # of one call of the kernel
 _TOGETHER = 16  # newcomers of an examination that the kernel is given at once
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
-
-
-@dataclass(frozen=True)
-class Addition:
-    """The best single addition to a fit.
-
-    Attributes
-    ----------
-    gain : float
-        ψ of the fit less ψ with the feature, both refitted; 0 where no feature gains more than rounding.
-    feature : int or None
-    examined : int
-        Features that are shown not to gain more: by a refit whose optimality was checked, or by a bound.
-    total : int
-        Features outside the fit.
-    """
-
-    gain: float
-    feature: int | None
-    examined: int
-    total: int
 
 
 class SwapSearch(SetFits):
@@ -324,3 +308,73 @@ class SwapSearch(SetFits):
         if gain > least and gain > coarser(larger, fit):
             best = replace(best, gain=gain, feature=j)
         return replace(best, examined=shown + self.excludes(larger, fit, max(best.gain, 0.0))), tried + 1
+
+
+def forward(
+    swaps: SwapSearch,
+    fit: Fit,
+    most: int,
+    without: int | None = None,
+    shown: int = 0,
+    worth: Callable[[Vector, Features], Vector] | None = None,
+) -> Features:
+    """Return up to `most` features besides those of a fit, in the order in which they are added.
+
+    The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
+    each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
+    feature added, and one for the gradient there.
+
+    Parameters
+    ----------
+    swaps : SwapSearch
+    fit : Fit
+        What to begin with: the null fit, or that of features to which others are to be added.
+    most : int
+    without : int, optional
+        A feature that is not to be added.
+    shown : int
+        How many features added make a fit that may be returned, should there be no time for a better one.
+    worth : callable, optional
+        Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
+        is added where this is above 0.
+    """
+    problem, z, base = swaps.problem, fit.margins, fit.features
+    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit, exact=False)
+    left, factors = estimates.left, list[Vector]()
+    while chosen.size < most:
+        swaps.monitor.done = chosen.size / most
+        estimates.left = left
+        gain = estimates.additions()
+        gain[chosen] = -np.inf
+        if without is not None:
+            gain[without] = -np.inf
+        if worth is not None:
+            gain = worth(gain, np.union1d(base, chosen).astype(np.intp))
+        j = int(np.argmax(gain))
+        if not gain[j] > 0:
+            break
+        chosen = np.append(chosen, j)
+        swaps.refits.stored.prefetch(largest(gain, RUNNERS_UP))
+        fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
+        if chosen.size <= shown:
+            swaps.remember(fit)
+        if swaps.is_perfect(fit) or chosen.size == most:
+            break
+        estimates.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
+        swaps.look_along(estimates, fit)
+        if problem.n_outputs == 1:
+            column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
+            column = column - estimates.B @ estimates.cross[j]
+            for factor in factors:
+                column -= factor * factor[j]
+            pivot = column[j]
+            if pivot > 0:
+                factors.append(column / math.sqrt(pivot))
+                left = left - (factors[-1] ** 2)[:, None, None]
+    return chosen
+
+
+def largest(gain: Vector, count: int) -> Features:
+    """Return the features that gain most, and more than nothing."""
+    some = np.argsort(-gain, kind="stable")[:count]
+    return some[gain[some] > 0]

@@ -135,7 +135,7 @@ def test_data_that_are_not_reduced_have_the_sets_of_their_samples(monkeypatch):
     """The triangle has the Gram matrix of the samples."""
     X, y = near_equal(*samples())
     triangle = [best_subset(LinearModel(X, y, fit_intercept=True), k) for k in (2, 4)]
-    monkeypatch.setattr("levelprox.subset.gram.is_reducible", lambda objective: False)
+    monkeypatch.setattr("levelprox.subset.starts.is_reducible", lambda objective: False)
     whole = [best_subset(LinearModel(X, y, fit_intercept=True), k) for k in (2, 4)]
     assert [one.psi for one in triangle] == pytest.approx([one.psi for one in whole], rel=1e-9)
     assert [one.swaps for one in triangle] == [one.swaps for one in whole]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import Function, InvalidInputError, LinearModel, MultinomialModel, Status, best_subset
-from levelprox.subset.monitor import Monitor
+from levelprox.subset.local_search import Monitor
 from tests.support.clocks import until
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import LOSSES, Table, bits, check_subset, searched, solved, table

@@ -13,8 +13,8 @@ import pytest
 import levelprox
 from levelprox import LinearModel, Status, SubsetCertificate, SubsetRecord, Swaps, best_subset, driver, subset_path
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.subset import gram
-from levelprox.subset.monitor import Monitor
+from levelprox.subset import starts
+from levelprox.subset.local_search import Monitor
 from tests.support.clocks import each
 from tests.support.subset_cases import LOSSES, bits, searched, solved, table, weighted
 
@@ -116,9 +116,9 @@ def test_swaps_by_the_gram_matrix_are_counted_and_limited(k):
     assert bits(best_subset(objective, k, max_iter=taken)) == bits(complete)
 
 
-@pytest.mark.parametrize("kept", [gram.KEPT_ENTRIES, 0])  # with a copy of X, and without one
+@pytest.mark.parametrize("kept", [starts.KEPT_ENTRIES, 0])  # with a copy of X, and without one
 def test_ctrl_c_in_a_search_by_the_gram_matrix_keeps_the_best_set(kept, monkeypatch, tmp_path):
-    monkeypatch.setattr(gram, "KEPT_ENTRIES", kept)
+    monkeypatch.setattr(starts, "KEPT_ENTRIES", kept)
     objective, count = wide(), Monitor.take_swap
     whole = best_subset(objective, 8)
     monkeypatch.setattr(Monitor, "take_swap", raises)

@@ -1,7 +1,10 @@
-"""Starts and moves of a search within a budget of costs, where ψ is twice differentiable.
+"""Starts and moves besides forward selection and swaps: continuation, rays, and those within a budget of costs.
 
-Every set that may be returned is within the budget: Σ cost_j ≤ budget, in exact arithmetic (`costs.py`), and has at
-most k features. Sets are found
+As the threshold of MCP shrinks, the level (k + ½) cap leads to sets of k features. Along a ray on which a bounded loss
+falls, descents begin at several lengths.
+
+With a budget of costs every set that may be returned is within it: Σ cost_j ≤ budget, in exact arithmetic
+(`costs.py`), and has at most k features. Sets are found
 
 - by adding the feature that gains most, of those that the rest of the budget pays for, or the one that gains most for
   its cost, for as long as there is one;
@@ -15,17 +18,26 @@ it. This is repeated until no move lowers ψ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from levelprox._typing import Features, Vector
+from levelprox.certificate.null_model import NullFit
+from levelprox.constraints import MCP
 from levelprox.constraints.costs import Costs
-from levelprox.subset.fit import Fit
-from levelprox.subset.starts import forward
+from levelprox.methods.continuation import continued
+from levelprox.methods.restricted import SolverOptions
+from levelprox.objectives import LinearModel
+from levelprox.problem import SubsetProblem
+from levelprox.result import Iterate
+from levelprox.subset.fit import Fit, lowest
 from levelprox.subset.swap_bounds import costs as losses_without
+from levelprox.subset.swaps import SwapSearch, forward
 
 if TYPE_CHECKING:
     from levelprox.subset.smooth_search import SmoothSearch
@@ -36,9 +48,93 @@ Worth = Callable[[Vector, Features], Vector]
 #: is spent on others; whether features are chosen by what they gain relative to their cost.
 Way = tuple[int, bool, bool]
 
+_RAY_STARTS = 2.0 ** (np.arange(-4, 11) / 2)  # median margins from which descents along a ray begin
+_CONTINUATION_TOL = 3e-3
+_LAST_THRESHOLD_SHARE = 2.0**-10  # of the largest coefficient
+_LEAST_THRESHOLD = 2.0**-500  # whose square is in the range of float64
 _STARTS_WITHOUT = 3  # starts, each without one of the first features added
 _MOVES, _MOVES_WHERE_EXPENSIVE = 12, 2  # features that are left out, and added, to spend the budget otherwise
 _IMPROVED_AGAIN = 3  # of the sets found so that are not lower: how many are improved by swaps
+
+
+def sets_by_continuation(
+    problem: SubsetProblem, start: Iterate, direct: Iterate, support: Features, how: SolverOptions
+) -> Iterator[tuple[Features, Iterate, int]]:
+    """Yield the k largest features of each stage of a continuation in the threshold, with its end and its passes.
+
+    Parameters
+    ----------
+    problem : SubsetProblem
+    start : Iterate
+        The null fit.
+    direct : Iterate
+        A fit over a set that was found otherwise.
+    support : ndarray of int
+        Its features.
+    how : SolverOptions
+    """
+    largest = float(np.max(problem.sizes(direct.x)[problem.counted(support)], initial=0.0))
+    threshold = _LAST_THRESHOLD_SHARE * largest
+    if not threshold > _LEAST_THRESHOLD:
+        return
+    relaxed = problem.relaxed(MCP.from_threshold(threshold))
+    for stage, end in continued(relaxed, start, direct, how, _CONTINUATION_TOL, count=problem.k + 1):
+        sizes = problem.sizes(end.x)
+        counted = problem.counted(np.flatnonzero(sizes))
+        largest_k = counted[np.argsort(-sizes[counted], kind="stable")[: problem.k]]
+        yield problem.with_unpenalized(largest_k), end, stage.n_grad
+
+
+def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
+    """Return the best of a fit and the sets that a continuation in the threshold passes."""
+    problem, objective, null = cast(SubsetProblem, swaps.problem), swaps.objective, swaps.null
+    margins = objective.restrict(problem.unpenalized).margins(null.x[problem.coordinates(problem.unpenalized)])
+    if _is_piecewise_linear(problem, margins) or problem.has_many_coordinates:
+        return direct
+    curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
+    scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    scale[objective.unpenalized] = 1.0
+    wide = np.repeat(scale, problem.n_outputs)
+    assert null.gradient is not None
+    start = Iterate(wide * null.x, null.psi, null.gradient / wide)
+    at = Iterate(wide * problem.spread(direct.features, direct.x), direct.psi, start.gradient)
+    scaled = replace(problem, objective=objective.scaled(scale))
+    size = float(np.max(problem.sizes(start.gradient), initial=0.0))
+    null = NullFit(start.x, start.psi, None, size or 1.0)
+    how = replace(swaps.how, null=null)
+    best, columns = direct, swaps.refits.columns
+    columns.forget()  # the stages have others
+    for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
+        swaps.n_grad += n_grad
+        swaps.check_time()
+        if end.stop == "interrupted":
+            raise KeyboardInterrupt
+        fit = swaps.fitted(features)
+        columns.forget()
+        best = fit if fit.psi < best.psi else best
+    return best
+
+
+def best_along_ray(swaps: SwapSearch, ray: Fit, best: Fit) -> Fit:
+    """Return the best fit over the same features from any point of a ray, where ψ may fall without end along it.
+
+    How far out a descent begins then decides where it ends: most samples should still pull, but some no longer.
+    """
+    size = 0.0 if swaps.objective.attained else float(np.median(np.abs(ray.margins)))
+    starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
+    fit = lowest([best, *map(swaps.downhill, starts)])
+    return best if fit is None or fit is best else best_along_ray(swaps, fit, fit)
+
+
+def _is_piecewise_linear(problem: SubsetProblem, margins: Vector) -> bool:
+    """Return whether no more samples bend at the null fit than it has coefficients.
+
+    So it is for Huber's loss with residuals far beyond its parabola: second-order models say nothing there.
+    """
+    objective = problem.objective
+    if not isinstance(objective, LinearModel) or math.isfinite(objective.self_concordance):
+        return False
+    return int(np.count_nonzero(objective.bend_of(margins, True))) <= problem.unpenalized.size
 
 
 class CostMoves:
