@@ -47,6 +47,9 @@ from levelprox.methods.subsolvers import Subproblem, Subsolver, Surrogate
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
+#: The public names, those of `levelprox.levels`.
+__all__ = ["LEVELS", "Constant", "Geometric", "Harmonic", "Levels", "levels_by_name"]
+
 _EPS = float(np.finfo(np.float64).eps)
 # φ, its sum and τ are rounded; the set is this many units in the last place inside the level.
 _MARGIN = 16 * _EPS
