@@ -14,10 +14,10 @@ import levelprox
 from levelprox import SparseClassifier, SparseRegressor
 from levelprox.cli import main
 from levelprox.cli._data import infer_task_from_target
-from levelprox.cli._options import CONSTRAINTS, LOSSES, Task
+from levelprox.cli._options import Task
 from levelprox.cli._output import is_formula, plain, safe
+from levelprox.cli._parsers import CONSTRAINTS, LOSSES, counts
 from levelprox.cli._process import in_shell_words, print_error
-from levelprox.cli._settings import counts
 from levelprox.cli.path import _csv as path_table
 from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, NAMED_CONSTRAINTS, REGRESSION_LOSSES
 

@@ -120,7 +120,7 @@ def test_66_no_such_input_is_found_out_at_once(folder, ended):
 
 
 def test_70_a_bug_leaves_its_traceback_in_a_file(ended, tmp_path, monkeypatch):
-    monkeypatch.setattr(fit, "check_input", lambda path: 1 / 0)
+    monkeypatch.setattr(fit, "check_files", lambda *paths: 1 / 0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code, out, err = ended("fit", "small.csv")
     assert (code, out, err.count("\n")) == (Exit.BUG, "", 1)

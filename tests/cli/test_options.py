@@ -11,7 +11,7 @@ import pytest
 
 import levelprox
 from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
-from levelprox.cli import _options
+from levelprox.cli import _parsers
 from levelprox.cli.fit import fit
 from levelprox.methods.subsolvers import SUBSOLVERS
 
@@ -310,4 +310,4 @@ def test_every_parameter_of_an_estimator_has_an_option(kind):
 
 
 def test_the_subsolvers_offered_are_those_there_are():
-    assert ("auto", *SUBSOLVERS) == _options.SUBSOLVERS
+    assert ("auto", *SUBSOLVERS) == _parsers.SUBSOLVERS

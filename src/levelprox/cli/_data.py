@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from levelprox.cli._options import Options, Task
 from levelprox.cli._process import CommandError, Exit, UsageError, print_notice, reading, writing
-from levelprox.cli._settings import Settings, names_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +32,14 @@ def check_input(path: Path) -> None:
             raise CommandError(f"{path} is a directory, not a file", Exit.NO_INPUT)
     if not os.access(path, os.R_OK):
         raise CommandError(f"{path} may not be read: permission denied", Exit.NO_INPUT)
+
+
+def check_files(inputs: Iterable[Path | None], outputs: Iterable[Path | None] = (), force: bool = False) -> None:
+    """Check the files of a command before any work: `check_input` for each input, then `check_outputs`."""
+    given = [path for path in inputs if path is not None]
+    for path in given:
+        check_input(path)
+    check_outputs(outputs, given, force)
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None], force: bool) -> None:
@@ -148,23 +155,18 @@ def reading_options(options: Options) -> Reading:
     """Return the settings for reading data files from the options of a command."""
     from levelprox.io.data import Reading
 
-    separator = {"\\t": "\t", "tab": "\t"}.get(options.separator or "", options.separator)
-    if separator is not None and (len(separator) != 1 or separator in '\r\n"'):
-        raise UsageError(f"--separator must be one character, got {separator!r}")
-    text, kind, impute = options.categorical, options.format, options.impute
-    all_text = text is not None and text.strip().lower() == "auto"
     return Reading(
         target=options.target,
-        format=None if kind is None else cast(Any, kind.value),
+        format=None if options.format is None else cast(Any, options.format.value),
         drop=tuple(options.drop or ()),
         weight=options.weight,
         header=not options.no_header,
-        separator=separator,
+        separator=options.separator,
         zero_based=options.zero_based,
         offset=options.offset,
         exposure=options.exposure,
-        categorical="auto" if all_text else () if text is None else tuple(names_of("--categorical", text)),
-        impute=None if impute is None else cast(Any, impute.value),
+        categorical=options.categorical or (),
+        impute=None if options.impute is None else cast(Any, options.impute.value),
     )
 
 
@@ -273,9 +275,12 @@ class NameLookup:
         """Return the same by name."""
         return {one: value for name, value in given.items() for one in self._of(option, name)}
 
-    def class_weight(self, option: str, given: Mapping[str, float]) -> dict[Any, float]:
-        """Return a number for each named class."""
+    def class_weight(self, option: str, given: Mapping[str, float] | str) -> dict[Any, float] | str:
+        """Return a number for each named class; "balanced" is returned as it is."""
         import numpy as np
+
+        if isinstance(given, str):
+            return given
 
         labels = [] if self.labels is None else np.unique(self.labels).tolist()
         words = {str(label): label for label in labels}
@@ -312,7 +317,7 @@ class NameLookup:
         return CommandError(f"{option}: {name!r} is no {what} of {self.path}; {hint}", Exit.DATA)
 
 
-def infer_task_from_target(y: NDArray[Any]) -> tuple[Task, str]:
+def infer_task_from_target(y: Any) -> tuple[Task, str]:
     """Return the task that the target suggests, and the reason."""
     import numpy as np
 
@@ -336,22 +341,20 @@ def as_classes(y: NDArray[Any]) -> NDArray[Any]:
     return y
 
 
-def infer_task(settings: Settings, y: Any) -> Task:
-    """Return the task from the options, or else from the target; then it is printed."""
-    return choose_task(settings, *infer_task_from_target(y))
+def infer_task(options: Options, likely: Task, why: str) -> Task:
+    """Return the task from the options, or else the likely one, and print the reason.
 
-
-def choose_task(settings: Settings, likely: Task, why: str) -> Task:
-    """Return the task from the options, or else the given one, and print the reason."""
-    task = settings.known_task
-    if task is not None:
-        if task is Task.CLASSIFICATION and likely is Task.REGRESSION:
-            warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
-        return task
-    task = likely
-    if not settings.options.quiet:
-        print_notice(f"levelprox: {task}, because {why} (--task overrides this)")
-    return task
+    Parameters
+    ----------
+    options : Options
+    likely, why
+        As from `infer_task_from_target`.
+    """
+    if options.known_task is None and not options.quiet:
+        print_notice(f"levelprox: {likely}, because {why} (--task overrides this)")
+    if options.known_task is Task.CLASSIFICATION and likely is Task.REGRESSION:
+        warnings.warn(f"{why}: each of them is a class of its own", stacklevel=2)
+    return options.known_task or likely
 
 
 def labels_of(data: Data, task: Task) -> Any:

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import typer
 
-LOSSES = {
-    "classification": ("logistic", "squared_hinge", "hinge", "sigmoid"),
-    "regression": ("squared", "huber", "quantile", "absolute", "poisson", "gamma", "cauchy"),
-}
-CONSTRAINTS = ("mcp", "scad", "exp", "negative_lp", "log", "lp", "l1")
-SUBSOLVERS = ("auto", "newton", "spectral", "smoothing", "nesterov", "acsa", "sgd", "svrg")
+from levelprox.cli import _parsers as parsers
+from levelprox.cli._parsers import CONSTRAINTS, LOSSES, SUBSOLVERS
+from levelprox.cli._process import UsageError, limited_threads, printed_warnings
+
+if TYPE_CHECKING:
+    from levelprox.cli._data import NameLookup
 
 Task = StrEnum("Task", "CLASSIFICATION REGRESSION")
 Criterion = StrEnum("Criterion", "CV AIC BIC EBIC")
@@ -61,9 +63,10 @@ class Options:
     )
     drop: list[str] | None = _data("Columns to leave out, such as id,name; may be repeated.", metavar="NAMES")
     weight: str | None = _data("The column of sample weights.", metavar="NAME")
-    categorical: str | None = _data(
+    categorical: list[str] | Literal["auto"] | None = _data(
         "Columns to encode as one 0/1 feature for each category, such as city,sex; auto: all text columns.",
         metavar="NAMES",
+        parser=parsers.categories,
     )
     impute: Imputing | None = _data(
         "Replace missing numbers by this value of their column, and missing text by the most frequent one.",
@@ -76,7 +79,7 @@ class Options:
     test: Path | None = _data("Test data, not used in the fit.", readable=False, metavar="FILE")
     format: Format | None = _data("Format of the file; by default from its name.", case_sensitive=False)
     no_header: bool = _data("The first line of a CSV file is data, not names.", "--no-header", default=False)
-    separator: str | None = _data("Separator of the fields of a CSV file.", metavar="CHAR")
+    separator: str | None = _data("Separator of the fields of a CSV file.", metavar="CHAR", parser=parsers.separator)
     zero_based: bool = _data("Indices of a LIBSVM file start at 0.", "--zero-based", default=False)
     stream: int | None = _data(
         "Read a LIBSVM file in batches of this many rows, in bounded memory, by partial_fit.", min=1, metavar="ROWS"
@@ -92,30 +95,53 @@ class Options:
         metavar="CLUSTER",
     )
 
-    features: str | None = _model("Maximal number of features: 5; several: 1,2,5, 1:10 or 0:20:5.", metavar="K")
-    level: str | None = _model("Level of the constraint g(x) ≤ η: 2.5; several: 0.5,1,2.5.", metavar="ETA")
-    feature_cost: str | None = _model(
-        "Costs of features: age=1,scan=250, or a file of NAME,COST lines.", metavar="COSTS"
+    features: list[int] | None = _model(
+        "Maximal number of features: 5; several: 1,2,5, 1:10 or 0:20:5.", metavar="K", parser=parsers.counts
     )
-    budget: str | None = _model("With --feature-cost: maximal total cost; several: 5,10,20.", metavar="COST")
-    keep: str | None = _model(
-        "Features that are always in the model and do not count towards the budget: age,sex.", metavar="NAMES"
+    level: list[float] | None = _model(
+        "Level of the constraint g(x) ≤ η: 2.5; several: 0.5,1,2.5.",
+        metavar="ETA",
+        parser=parsers.amounts("level", "or several: 0.5,1,2.5", "g(x) is at least 0, and a budget is finite"),
     )
-    loss: str | None = _model(f"{_of_losses}. Also huber:1.5, quantile:0.9.", metavar="NAME")
-    constraint: str | None = _model(f"With --level: {', '.join(CONSTRAINTS)}.", metavar="NAME")
+    feature_cost: dict[str, float] | None = _model(
+        "Costs of features: age=1,scan=250, or a file of NAME,COST lines.",
+        metavar="COSTS",
+        parser=parsers.feature_costs,
+    )
+    budget: list[float] | None = _model(
+        "With --feature-cost: maximal total cost; several: 5,10,20.",
+        metavar="COST",
+        parser=parsers.amounts("budget", "or several: 5,10,20", "costs are at least 0, and a budget is finite"),
+    )
+    keep: list[str] | None = _model(
+        "Features that are always in the model and do not count towards the budget: age,sex.",
+        metavar="NAMES",
+        parser=parsers.names("--keep"),
+    )
+    loss: str | None = _model(f"{_of_losses}. Also huber:1.5, quantile:0.9.", metavar="NAME", parser=parsers.loss)
+    constraint: str | None = _model(
+        f"With --level: {', '.join(CONSTRAINTS)}.", metavar="NAME", parser=parsers.one_of("--constraint", CONSTRAINTS)
+    )
     task: Task | None = _model("By default from the loss or the target.", case_sensitive=False)
-    ridge: str | None = _model(
+    ridge: list[float] | Literal["auto"] | None = _model(
         "λ of the penalty λ × sum of squared standardised coefficients: 0.01; auto: only for "
         "separable classes. By default auto for classification, 0 for regression. Several, with --cv: 0,0.01,0.1.",
         metavar="LAMBDA",
+        parser=parsers.ridges,
     )
     positive: bool = _model("All coefficients are nonnegative.", "--positive", default=False)
-    positive_for: str | None = _model("Features with nonnegative coefficients: age,sex.", metavar="NAMES")
-    feature_weight: str | None = _model(
-        "With --level: weights of features, such as age=0.5,scan=2; by default 1.", metavar="WEIGHTS"
+    positive_for: list[str] | None = _model(
+        "Features with nonnegative coefficients: age,sex.", metavar="NAMES", parser=parsers.names("--positive-for")
     )
-    class_weight: str | None = _model(
-        "Weights of classes: yes=5,no=1; balanced: all classes have the same total weight.", metavar="WEIGHTS"
+    feature_weight: dict[str, float] | None = _model(
+        "With --level: weights of features, such as age=0.5,scan=2; by default 1.",
+        metavar="WEIGHTS",
+        parser=parsers.feature_weights,
+    )
+    class_weight: dict[str, float] | Literal["balanced"] | None = _model(
+        "Weights of classes: yes=5,no=1; balanced: all classes have the same total weight.",
+        metavar="WEIGHTS",
+        parser=parsers.class_weights,
     )
     multi_class: MultiClass | None = _model("The loss for more than two classes.", case_sensitive=False)
     standardize: bool = _model(
@@ -143,7 +169,9 @@ class Options:
     jobs: int | None = _choice("Number of processes; -1: all processors.", metavar="N")
 
     device: str | None = _limits("Fit on a device of torch: cuda, cuda:1, cpu.", metavar="NAME")
-    subsolver: str | None = _limits(f"With --level: {', '.join(SUBSOLVERS)}.", metavar="NAME")
+    subsolver: str | None = _limits(
+        f"With --level: {', '.join(SUBSOLVERS)}.", metavar="NAME", parser=parsers.one_of("--subsolver", SUBSOLVERS)
+    )
     start: Start | None = _limits("With --level: starting point of the fit.", case_sensitive=False)
     tol: float = _limits("Tolerance on the KKT residual.", default=1e-6, min=0)
     max_iter: int = _limits("Maximal number of outer steps, or of swaps.", default=1000, min=0)
@@ -177,6 +205,144 @@ class Options:
     quiet: bool = _output("Print only errors and results.", "--quiet", "-q", default=False)
     verbose: bool = _output("Show progress, also if standard error is no terminal.", "--verbose", "-v", default=False)
 
+    @property
+    def known_task(self) -> Task | None:
+        """The task, as far as the options determine it."""
+        return self.task or (None if self.loss is None else Task(parsers.task_of_loss(self.loss)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the budget is chosen, by folds or by a criterion."""
+        return self.cv is not None or self.criterion is not None
+
+    @property
+    def has_ridges(self) -> bool:
+        """Whether there are several ridge strengths to choose from."""
+        return isinstance(self.ridge, list) and len(self.ridge) > 1
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether progress is shown: on a terminal, or with --verbose."""
+        return not self.quiet and (self.verbose or sys.stderr.isatty())
+
+    def check_model(self) -> None:
+        """Raise UsageError for options of the model and of its choice that contradict each other."""
+        if self.positive and self.positive_for is not None:
+            raise UsageError("give --positive, for all features, or --positive-for, not both")
+        for name in ("subsolver", "start", "constraint"):
+            if getattr(self, name) is not None and self.level is None:
+                raise UsageError(f"--{name} is for fits under a level: give --level, too")
+        if (self.feature_cost is None) != (self.budget is None):
+            raise UsageError("--feature-cost and --budget go together: give both, or neither")
+        if self.budget is not None and self.level is not None:
+            raise UsageError("--budget is for whole features: give --features or neither, not --level")
+        if self.features is not None and self.level is not None:
+            raise UsageError("give --features or --level, not both")
+        if self.budget is not None and self.features is not None and len(self.features) > 1:
+            raise UsageError("with --budget give one number of --features, or none")
+        if self.loss is not None and self.task not in (None, parsers.task_of_loss(self.loss)):
+            raise UsageError(f"--loss {self.loss} is for {parsers.task_of_loss(self.loss)}")
+        if self.exposure is not None and self.loss not in ("poisson", "gamma"):
+            raise UsageError("--exposure is for counts and amounts: give --loss poisson or --loss gamma")
+        if self.offset is not None and self.known_task is Task.CLASSIFICATION:
+            raise UsageError("--offset is for regression")
+        if self.known_task is not None:
+            self.check_task(self.known_task)
+        self._check_choice()
+
+    def check_task(self, task: Task) -> None:
+        """Raise UsageError for options of the other task."""
+        if task is Task.CLASSIFICATION:
+            return
+        for option, given in (("--class-weight", self.class_weight), ("--multi-class", self.multi_class)):
+            if given is not None:
+                raise UsageError(f"{option} is for classification, and this is a regression (--task overrides this)")
+        if self.ridge == "auto":
+            raise UsageError("--ridge auto is for classification; for a regression give a number")
+
+    def _check_choice(self) -> None:
+        """Raise UsageError for options that need --cv, or that contradict the criterion."""
+        by_folds = self.criterion in (None, Criterion.CV)
+        if self.cv is not None and not by_folds:
+            raise UsageError(f"--criterion {self.criterion} uses no folds: give it or --cv, not both")
+        of_folds = {"--scoring": self.scoring is not None, "--one-standard-error": self.one_standard_error}
+        of_folds |= {"--jobs": self.jobs is not None}
+        for option, is_given in of_folds.items():
+            if is_given and not self.chooses:
+                raise UsageError(f"{option} is for a choice between budgets: give --cv, too")
+            if is_given and not by_folds and option != "--jobs":
+                raise UsageError(f"{option} is for a choice by folds, not for --criterion {self.criterion}")
+        if not self.chooses and self.has_ridges:
+            raise UsageError("--ridge: several numbers are for --cv, which chooses")
+        if self.jobs == 0:
+            raise UsageError("--jobs: give a number of processes, or -1 for all processors")
+        if self.scoring is not None:
+            parsers.check_scoring(self.scoring)
+
+    def estimator(self, task: Task, known: NameLookup, **more: Any) -> Any:
+        """Return the estimator; with --cv or a criterion, one that chooses the budget."""
+        from levelprox import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
+
+        self.check_task(task)
+        chooses = self.chooses
+        kind: Any = SparseRegressorCV if chooses else SparseRegressor
+        if task is Task.CLASSIFICATION:
+            kind = SparseClassifierCV if chooses else SparseClassifier
+        same = ("multi_class", "start", "memory", "cv", "criterion", "scoring", "time_limit", "constraint", "subsolver")
+        wanted = {
+            **{name: getattr(self, name) for name in same},
+            "loss": None if self.loss is None else parsers.loss_of(self.loss),
+            "n_features": _one_or_all(self.features, chooses and self.budget is None),
+            "level": _one_or_all(self.level, chooses),
+            "budget": _one_or_all(self.budget, chooses),
+            "ridge": _one_or_all(self.ridge, self.has_ridges),
+            "one_standard_error": self.one_standard_error or None,
+            "n_jobs": self.jobs,
+            "random_state": self.seed,
+            **self._named(known),
+            **more,
+        }
+        return kind(
+            fit_intercept=self.intercept,
+            standardize=self.standardize,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            verbose=int(self.shows_progress),
+            **{
+                name: str(value) if isinstance(value, StrEnum) else value
+                for name, value in wanted.items()
+                if value is not None
+            },
+        )
+
+    def _named(self, known: NameLookup) -> dict[str, Any]:
+        """Return the parameters that name features or classes; unknown names are errors."""
+        look_up = {
+            "feature_cost": known.costs,
+            "feature_weight": known.values,
+            "keep": known.features,
+            "positive_for": known.features,
+            "class_weight": known.class_weight,
+        }
+        given = {name: getattr(self, name) for name in look_up if getattr(self, name) is not None}
+        found = {name: look_up[name](f"--{name.replace('_', '-')}", value) for name, value in given.items()}
+        return {"positive": found.pop("positive_for", self.positive or None), **found}
+
+    @contextmanager
+    def progress(self, title: str, total: int, what: str) -> Iterator[Callable[[], None]]:
+        """Show progress over a number of work items, if it is shown; the result counts one more."""
+        if not self.shows_progress:
+            yield lambda: None
+            return
+        from levelprox.report.progress import showing
+
+        with showing(title, total, what) as progress:
+            yield progress.advance
+
+
+def _one_or_all(values: Any, several: bool) -> Any:
+    return values[0] if isinstance(values, list) and not several else values
+
 
 _NAMES = [one.name for one in fields(Options)]
 
@@ -188,8 +354,10 @@ def between(first: str, last: str) -> list[str]:
 
 def command(
     *names: str, out: tuple[str, str] | None = None
-) -> Callable[[Callable[[Options], int]], Callable[..., int]]:
+) -> Callable[[Callable[[Options, list[str]], int]], Callable[..., int]]:
     """Return a decorator that gives a command these options, as typer reads them from its signature.
+
+    The command is called with its options and the list of the warnings so far, within its limit on threads.
 
     Parameters
     ----------
@@ -203,12 +371,17 @@ def command(
         infos["out"] = typer.Option(None, readable=False, metavar=out[0], rich_help_panel="Output", help=out[1])
     types = get_type_hints(Options)
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(one, keyword, default=infos[one], annotation=types[one]) for one in names]
+    parameters = [
+        inspect.Parameter(name, keyword, default=infos[name], annotation=Any if infos[name].parser else types[name])
+        for name in names
+    ]
 
-    def decorate(function: Callable[[Options], int]) -> Callable[..., int]:
+    def decorate(function: Callable[[Options, list[str]], int]) -> Callable[..., int]:
         @functools.wraps(function)
         def run(**given: Any) -> int:
-            return function(Options(**given))
+            options = Options(**given)
+            with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
+                return function(options, warned)
 
         run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
         return run

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,15 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from levelprox import open_chunked
-from levelprox.cli._data import NameLookup, as_classes, errors_as_bad_data, format_of_file, infer_task_from_target
-from levelprox.cli._options import Task
+from levelprox.cli._data import (
+    NameLookup,
+    as_classes,
+    errors_as_bad_data,
+    format_of_file,
+    infer_task,
+    infer_task_from_target,
+)
+from levelprox.cli._options import Options, Task
 from levelprox.cli._partitions import (
     MAX_LABELS,
     Part,
@@ -30,7 +37,6 @@ from levelprox.cli._partitions import (
     target_summary,
 )
 from levelprox.cli._process import CommandError, Exit, UsageError, reading
-from levelprox.cli._settings import Settings
 from levelprox.io.arrays import FileState
 from levelprox.io.data import Reading
 from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
@@ -264,24 +270,22 @@ def _summarize_targets(parts: Sequence[Part], client: Any) -> TargetSummary:
     return combined(found)
 
 
-def fit_stream(
-    path: Path, rows: int, settings: Settings, how: Reading, task_of: Callable[[Any], Task]
-) -> tuple[Any, tuple[int, int], Task]:
+def fit_stream(path: Path, rows: int, options: Options, how: Reading) -> tuple[Any, tuple[int, int], Task]:
     """Fit a LIBSVM file batch by batch; return the model, the shape of the data and the task.
 
     The file is read twice: first for its classes and number of features, which the first batch needs.
     """
     if format_of_file(path, how) != "libsvm":
         raise UsageError("--stream is for LIBSVM files")
-    if settings.level is None and settings.features is None:
+    if options.level is None and options.features is None:
         raise UsageError("--stream needs --features")
     with reading(path):
         state = FileState(path)
         n, width, labels = _scan_labels(path, rows, how)
-        task = task_of(labels)
+        task = infer_task(options, *infer_task_from_target(labels))
         more = {"classes": as_classes(labels)} if task is Task.CLASSIFICATION else {}
-        model = settings.estimator(task, NameLookup(path, width, None, more.get("classes")))
-        with settings.progress("partial_fit", -(-n // rows), "batches") as advance:
+        model = options.estimator(task, NameLookup(path, width, None, more.get("classes")))
+        with options.progress("partial_fit", -(-n // rows), "batches") as advance:
             for X, y in libsvm_batches(path, rows, n_features=width, zero_based=how.zero_based):
                 with errors_as_bad_data():
                     model.partial_fit(X, as_classes(y) if more else np.asarray(y, np.float64), **more)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,13 @@ from levelprox.cli._data import (
     as_classes,
     begin_checkpoint,
     check_checkpoint,
-    check_input,
+    check_files,
     check_outputs,
     checkpoint_parameters,
-    choose_task,
     errors_as_bad_data,
     format_of_file,
     infer_task,
+    infer_task_from_target,
     labels_of,
     page_of,
     print_resume_command,
@@ -40,14 +39,11 @@ from levelprox.cli._process import (
     UsageError,
     exit_code_of_status,
     in_shell_words,
-    limited_threads,
     message_of,
     print_error,
     print_notice,
-    printed_warnings,
     writing,
 )
-from levelprox.cli._settings import Settings
 from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
@@ -64,7 +60,7 @@ if TYPE_CHECKING:
     *between("report", "verbose"),
     out=("MODEL.levelprox", "Write the model to this file."),
 )
-def fit(options: Options) -> int:
+def fit(options: Options, warned: list[str]) -> int:
     """Fit a sparse model and show its certificate.
 
     [bold]levelprox fit train.csv --target price --features 5 --out model.levelprox[/bold]
@@ -74,32 +70,27 @@ def fit(options: Options) -> int:
     rarest class), at most 10; with --cv from 0 to 30. All numbers are recomputed from the data. Ctrl-C keeps the best
     model so far.
     """
-    settings = Settings.of(options)
-    _check_options(settings)
+    _check_options(options)
     data, test, out, report, checkpoint = options.data, options.test, options.out, options.report, options.checkpoint
-    if not ((options.dask is not None or options.chunked) and data.is_dir()):
-        check_input(data)
-    if test is not None:
-        check_input(test)
-    check_outputs((out, report), (data, test), options.force)
+    is_folder = (options.dask is not None or options.chunked) and data.is_dir()
+    check_files((None if is_folder else data, test), (out, report), options.force)
     check_outputs((checkpoint,), (data, test, out, report), True)
     check_checkpoint(options)
     how = reading_options(options)
-    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
-        try:
-            fitted = _fit(settings, how)
-        except KeyboardInterrupt:
-            if options.json:
-                _print_no_model(data, warned)
-            print_resume_command(checkpoint, options.force)
-            raise
-        fitted.write_model()
-        fitted.score(how)
-        fitted.write_page()
+    try:
+        fitted = _fit(options, how)
+    except KeyboardInterrupt:
         if options.json:
-            _print_json(fitted, warned)
-        else:
-            _print(fitted, how)
+            _print_no_model(data, warned)
+        print_resume_command(checkpoint, options.force)
+        raise
+    fitted.write_model()
+    fitted.score(how)
+    fitted.write_page()
+    if options.json:
+        _print_json(fitted, warned)
+    else:
+        _print(fitted, how)
     if not options.quiet:
         for path in fitted.written.values():
             print_notice(f"levelprox: wrote {path}")
@@ -114,42 +105,31 @@ def fit(options: Options) -> int:
     return exit_code_of_status(int(getattr(fitted.model, "status_", 0)), options.accept_inaccurate)
 
 
-def _check_options(settings: Settings) -> None:
+def _check_options(options: Options) -> None:
     """Raise UsageError for options that contradict each other."""
-    options, chooses = settings.options, settings.chooses
     if options.resume and options.restart:
         raise UsageError("give --resume or --restart, not both")
     of_checkpoint = {"resume": options.resume, "restart": options.restart}
     of_checkpoint["checkpoint-every"] = options.checkpoint_every is not None
     if options.checkpoint is None and any(of_checkpoint.values()):
         raise UsageError(f"--{next(name for name, given in of_checkpoint.items() if given)} needs --checkpoint PATH")
-    if not chooses and settings.budget is not None and len(settings.budget) > 1:
+    if not options.chooses and len(options.budget or []) > 1:
         raise UsageError("several numbers of --budget are for --cv, which chooses")
-    if not chooses and len(settings.budget or settings.features or settings.level or [0]) > 1:
+    if not options.chooses and len(options.budget or options.features or options.level or []) > 1:
         raise UsageError("several budgets are for --cv, which chooses, or for levelprox path, which shows all")
-    settings.check_budget()
-    _check_backend(settings)
+    _check_backend(options)
     if options.memory is not None and options.stream is None:
         raise UsageError("--memory is for a stream: give --stream, too")
-    settings.check_choice()
-    settings.check_columns()
+    options.check_model()
 
 
-def _check_backend(settings: Settings) -> None:
+def _check_backend(options: Options) -> None:
     """Raise UsageError for options that contradict each other on where the data are, or that need them in memory."""
-    options = settings.options
-    places = {
-        "--stream": options.stream is not None,
-        "--dask": options.dask is not None,
-        "--chunked": options.chunked,
-        "--device": options.device is not None,
-    }
-    given = [name for name, is_given in places.items() if is_given]
+    places = {"stream": options.stream, "dask": options.dask, "chunked": options.chunked, "device": options.device}
+    given = [f"--{name}" for name, value in places.items() if value not in (None, False)]
     if len(given) > 1:
         raise UsageError(f"give {given[0]} or {given[1]}, not both")
-    if options.stream is not None and (
-        settings.chooses or options.checkpoint is not None or options.report is not None
-    ):
+    if options.stream is not None and (options.chooses or options.checkpoint is not None or options.report is not None):
         raise UsageError("--stream reads the data once: it goes with neither --cv, --checkpoint nor --report")
     if (options.dask is not None or options.chunked) and options.report is not None:
         raise UsageError(f"--report needs the data in memory: it does not go with {given[0]}")
@@ -160,9 +140,9 @@ def _check_backend(settings: Settings) -> None:
     if options.device is not None and find_spec("torch") is None:
         raise UsageError("--device needs torch: pip install 'levelprox[gpu]'")
     in_memory = {
-        "--budget": settings.budget is not None,
+        "--budget": options.budget is not None,
         "--scoring": options.scoring is not None,
-        "--ridge with several numbers": settings.has_ridges,
+        "--ridge with several numbers": options.has_ridges,
     }
     for option, is_given in in_memory.items():
         if is_given and given:
@@ -261,45 +241,42 @@ class _Fitted:
             raise self.errors[0]
 
 
-def _fit(settings: Settings, how: Reading) -> _Fitted:
+def _fit(options: Options, how: Reading) -> _Fitted:
     """Read the data and fit the model."""
-    options = settings.options
     if options.stream is not None or options.chunked or options.dask is not None:
         from levelprox.cli import _remote_data
     if options.stream is not None:
         began = time.monotonic()
-        task_of = partial(infer_task, settings)
-        model, shape, task = _remote_data.fit_stream(options.data, options.stream, settings, how, task_of)
+        model, shape, task = _remote_data.fit_stream(options.data, options.stream, options, how)
         return _Fitted(options, model, task, shape, time.monotonic() - began)
     if options.chunked:
-        return _fit_remote(settings, how, _remote_data.chunked_data(options.data, how))
+        return _fit_remote(options, how, _remote_data.chunked_data(options.data, how))
     if options.dask is not None:
         with _remote_data.connected(options.dask, options.threads) as client:
-            return _fit_remote(settings, how, _remote_data.cluster_data(options.data, how, client))
+            return _fit_remote(options, how, _remote_data.cluster_data(options.data, how, client))
     data = read(options.data, how)
-    task = infer_task(settings, data.y)
+    task = infer_task(options, *infer_task_from_target(data.y))
     y = labels_of(data, task)
     known = NameLookup.of(data, y, by_index=options.device is not None)
-    model = settings.estimator(task, known, device=options.device, **checkpoint_parameters(options))
+    model = options.estimator(task, known, device=options.device, **checkpoint_parameters(options))
     # Read before the fit, so that an unsuitable test file is found at once.
     test = None if options.test is None else read_test(options.test, data, how)
-    _print_budget(settings, model, y, data.weight, data.shape[1])
+    _print_budget(options, model, y, data.weight, data.shape[1])
     seconds, interruption = _timed_fit(options, model, data.X, y, data.weight, **data.more)
     if data.preprocessing is not None:
         model.preprocessing_ = data.preprocessing
     return _Fitted(options, model, task, data.shape, seconds, data, test, data.target_name, interruption)
 
 
-def _fit_remote(settings: Settings, how: Reading, data: RemoteData) -> _Fitted:
+def _fit_remote(options: Options, how: Reading, data: RemoteData) -> _Fitted:
     """Fit data that are not in memory."""
-    options = settings.options
-    task = choose_task(settings, *data.infer_task())
+    task = infer_task(options, *data.infer_task())
     y = data.targets(task)
     labels = as_classes(data.seen.labels) if task is Task.CLASSIFICATION else None
     known = NameLookup(data.path, data.shape[1], data.names, labels, by_index=True)
-    model = settings.estimator(task, known, **checkpoint_parameters(options))
+    model = options.estimator(task, known, **checkpoint_parameters(options))
     test = None if options.test is None else read(options.test, how, data.names or data.shape[1])
-    _print_budget(settings, model, data.seen.labels, data.seen.weights, data.shape[1])
+    _print_budget(options, model, data.seen.labels, data.seen.weights, data.shape[1])
     seconds, interruption = _timed_fit(options, model, data.X, y, data.weight)
     if data.names is not None:  # arrays have no column names
         import numpy as np
@@ -324,12 +301,12 @@ def _timed_fit(
     return time.monotonic() - began, interruption
 
 
-def _print_budget(settings: Settings, model: Any, y: Any, weight: Any, width: int) -> None:
+def _print_budget(options: Options, model: Any, y: Any, weight: Any, width: int) -> None:
     """Print the default budget if none is given; y may be the different labels, with their total weights."""
-    given = settings.features, settings.level, settings.budget
-    if any(one is not None for one in given) or settings.options.quiet:
+    given = options.features, options.level, options.budget
+    if any(one is not None for one in given) or options.quiet:
         return
-    if settings.chooses:
+    if options.chooses:
         grid = ", ".join(f"{value:g}" for value in model.path_budgets(y.size, width))
         print_notice(f"levelprox: choosing from {grid} features (--features overrides this)")
         return

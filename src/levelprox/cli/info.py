@@ -10,7 +10,7 @@ from typing import Any
 
 from levelprox.cli._data import (
     as_classes,
-    check_input,
+    check_files,
     container_header,
     format_of_file,
     infer_task_from_target,
@@ -19,25 +19,24 @@ from levelprox.cli._data import (
 )
 from levelprox.cli._options import Options, between, command
 from levelprox.cli._output import as_document, print_facts, print_json, print_line, print_model
-from levelprox.cli._process import Exit, printed_warnings, reading
+from levelprox.cli._process import Exit, reading
 from levelprox.exceptions import counted
 
 _MAX_CLASSES_SHOWN = 20
 
 
 @command("file", "target", *between("format", "zero_based"), "json", "quiet")
-def info(options: Options) -> int:
+def info(options: Options, warned: list[str]) -> int:
     """Show the contents of a model, a checkpoint or a data file.
 
     [bold]levelprox info model.levelprox[/bold]
 
     For a model: parameters, features, certificate and versions. For data: shape and target.
     """
-    check_input(options.file)
+    check_files((options.file,))
     how = reading_options(options)
-    with printed_warnings(options.quiet) as warned:
-        show = _data if options.format is not None else _kind(options.file)
-        show(options.file, how, options.json, warned)
+    show = _data if options.format is not None else _kind(options.file)
+    show(options.file, how, options.json, warned)
     return Exit.OK
 
 

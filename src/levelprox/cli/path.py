@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from levelprox.cli._data import (
     NameLookup,
-    check_input,
-    check_outputs,
+    check_files,
     errors_as_bad_data,
     infer_task,
+    infer_task_from_target,
     labels_of,
     page_of,
     read,
@@ -24,15 +24,7 @@ from levelprox.cli._data import (
 )
 from levelprox.cli._options import Options, Task, between, command
 from levelprox.cli._output import csv_lines, heading, is_formula, plain, print_json, print_line, print_table, score_name
-from levelprox.cli._process import (
-    Exit,
-    UsageError,
-    exit_code_of_status,
-    limited_threads,
-    print_notice,
-    printed_warnings,
-)
-from levelprox.cli._settings import Settings
+from levelprox.cli._process import Exit, UsageError, exit_code_of_status, print_notice
 from levelprox.exceptions import counted
 
 if TYPE_CHECKING:
@@ -48,7 +40,7 @@ if TYPE_CHECKING:
     *between("report", "verbose"),
     out=("TABLE.csv", "Write the table: .csv or .json."),
 )
-def path(options: Options) -> int:
+def path(options: Options, warned: list[str]) -> int:
     """Fit one model for each budget and show them in a table.
 
     [bold]levelprox path train.csv --target price --features 0:10 --report page.html[/bold]
@@ -56,27 +48,21 @@ def path(options: Options) -> int:
     Budgets are numbers of features, levels, or costs (--feature-cost with --budget 5,10,20). By default: 0, 1, 2, ...,
     10 features.
     """
-    settings = Settings.of(options)
-    settings.check_choice()
-    settings.check_budget()
-    settings.check_columns()
+    options.check_model()
     data, test, out, report = options.data, options.test, options.out, options.report
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"{out}: a table is written as .csv or .json")
-    for one in filter(None, (data, test)):
-        check_input(one)
-    check_outputs((out, report), (data, test), options.force)
+    check_files((data, test), (out, report), options.force)
     how = reading_options(options)
-    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
-        training = read(data, how)
-        task = infer_task(settings, training.y)
-        path = _Path(settings, task, training, None if test is None else read_test(test, training, how))
-        fits, interruption = path.fits()
-        rows = path.rows(fits)
-        _print(path, rows, score_name(fits[0]), warned)  # before the files, which may fail
-        for one in _written(path, fits, rows, None if interruption else report):
-            if not options.quiet:
-                print_notice(f"levelprox: wrote {one}")
+    training = read(data, how)
+    task = infer_task(options, *infer_task_from_target(training.y))
+    path = _Path(options, task, training, None if test is None else read_test(test, training, how))
+    fits, interruption = path.fits()
+    rows = path.rows(fits)
+    _print(path, rows, score_name(fits[0]), warned)  # before the files, which may fail
+    for one in _written(path, fits, rows, None if interruption else report):
+        if not options.quiet:
+            print_notice(f"levelprox: wrote {one}")
     if interruption is not None:
         if report is not None:
             print_notice("levelprox: the page was not written")
@@ -88,7 +74,7 @@ def path(options: Options) -> int:
 class _Path:
     """One fit for each budget."""
 
-    settings: Settings
+    options: Options
     task: Task
     data: Data
     test: Data | None
@@ -97,11 +83,11 @@ class _Path:
         """Return the fitted models in ascending order of their budgets, and the interrupt if there was one."""
         X, y, weight = self.data.X, labels_of(self.data, self.task), self.data.weight
         known = NameLookup.of(self.data, y)
-        model = self.settings.estimator(self.task, known)
+        model = self.options.estimator(self.task, known)
         with errors_as_bad_data():
-            if self.settings.level is not None:
+            if self.options.level is not None:
                 return list(
-                    model.fit_path(X, y, level=self.settings.level, sample_weight=weight, **self.data.more)
+                    model.fit_path(X, y, level=self.options.level, sample_weight=weight, **self.data.more)
                 ), None
             return self._one_by_one(model, X, y, weight)
 
@@ -109,15 +95,15 @@ class _Path:
         """Fit each budget as `fit` does, with progress over the budgets."""
         from sklearn.base import clone
 
-        costs, features = self.settings.budget, self.settings.features
+        costs, features = self.options.budget, self.options.features
         by, budgets = ("n_features", features) if costs is None else ("budget", costs)
         if budgets is None:
             budgets = list(range(min(10, self.data.shape[1]) + 1))
-            if not self.settings.options.quiet:
+            if not self.options.quiet:
                 print_notice(f"levelprox: 0 to {budgets[-1]} features (--features overrides this)")
         done: list[Any] = []
         try:
-            with self.settings.progress("path", len(budgets), "fits") as advance:
+            with self.options.progress("path", len(budgets), "fits") as advance:
                 for one in budgets:
                     done.append(clone(model).set_params(**{by: one}, verbose=0).fit(X, y, weight, **self.data.more))
                     advance()
@@ -134,9 +120,9 @@ class _Path:
         rows = []
         for fit in fits:
             row: dict[str, Any] = {"level": fit.level_}
-            if self.settings.budget is not None:
+            if self.options.budget is not None:
                 row = {"budget": fit.budget_, "spent": fit.certificate_.spent}
-            elif self.settings.level is None:
+            elif self.options.level is None:
                 row = {"n_features": int(fit.level_)}
             row |= {"n_selected": int(fit.selected_features_.size), "loss": fit.certificate_.psi}
             row["multiplier"] = fit.multiplier_
@@ -151,7 +137,7 @@ class _Path:
 
 def _written(path: _Path, fits: list[Any], rows: list[dict[str, Any]], report: Path | None) -> Iterator[Path]:
     """Write the output files; yield each of them."""
-    options = path.settings.options
+    options = path.options
     out, force = options.out, options.force
     if out is not None:
         is_json = out.suffix.lower() == ".json"
@@ -181,7 +167,7 @@ def _cell(names: list[str]) -> str:
 
 def _print(path: _Path, rows: list[dict[str, Any]], score: str, warned: list[str]) -> None:
     n, d = path.data.shape
-    if path.settings.options.json:
+    if path.options.json:
         about = {"path": path.data.path, "n_samples": n, "n_features": d, "target": path.data.target_name}
         document = {**heading("path"), "task": path.task, "data": about, "score": score, "path": rows}
         print_json({**document, "warnings": warned})
@@ -197,7 +183,7 @@ def _print(path: _Path, rows: list[dict[str, Any]], score: str, warned: list[str
     print_table([*(names.get(key, key) for key in list(rows[0])[:-1]), "features: + in, - out"], shown)
     print_line(
         "price: by how much the loss would fall with one more feature"
-        if path.settings.level is None
+        if path.options.level is None
         else "price: how fast the loss falls as the level rises"
     )
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from levelprox.cli._data import (
     as_classes,
-    check_input,
-    check_outputs,
+    check_files,
     errors_as_bad_data,
     features_for_model,
     read_for_model,
@@ -19,15 +18,7 @@ from levelprox.cli._data import (
 )
 from levelprox.cli._options import Options, between, command
 from levelprox.cli._output import csv_lines, heading, print_json, print_line, print_table, safe
-from levelprox.cli._process import (
-    CommandError,
-    Exit,
-    UsageError,
-    limited_threads,
-    print_notice,
-    printed_warnings,
-    reading,
-)
+from levelprox.cli._process import CommandError, Exit, UsageError, print_notice, reading
 
 if TYPE_CHECKING:
     from levelprox.estimators import Claims
@@ -47,7 +38,7 @@ _ROWS_PER_PART = 10_000  # formatted at a time
     "quiet",
     out=("PREDICTIONS.csv", "By default standard output."),
 )
-def predict(options: Options) -> int:
+def predict(options: Options, warned: list[str]) -> int:
     """Predict new data; the result is CSV with a header.
 
     [bold]levelprox predict model.levelprox new.csv --out predictions.csv[/bold]
@@ -61,14 +52,11 @@ def predict(options: Options) -> int:
         raise UsageError("give --json or --out, not both")
     if options.json and options.spreadsheet_safe:
         raise UsageError("--spreadsheet-safe is for CSV: give it without --json")
-    for path in (model, data):
-        check_input(path)
-    check_outputs((out,), (model, data), options.force)
+    check_files((model, data), (out,), options.force)
     how = reading_options(options)
-    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
-        fitted = _restricted_to_used_features(_load(model))
-        _check_columns(fitted, model, how, options.quiet)
-        columns = _columns(fitted, read_for_model(fitted, data, how, needs_target=False), options.proba)
+    fitted = _restricted_to_used_features(_load(model))
+    _check_columns(fitted, model, how, options.quiet)
+    columns = _columns(fitted, read_for_model(fitted, data, how, needs_target=False), options.proba)
     if options.json:
         print_json({**heading("predict"), **columns, "warnings": warned})
     elif out is None:
@@ -158,7 +146,7 @@ def _lines(columns: dict[str, Any], spreadsheet_safe: bool) -> Iterator[str]:
     "json",
     "quiet",
 )
-def certify(options: Options) -> int:
+def certify(options: Options, warned: list[str]) -> int:
     """Recompute the certificate of a model from the data and compare it with the file.
 
     [bold]levelprox certify model.levelprox train.csv --target price[/bold]
@@ -166,18 +154,16 @@ def certify(options: Options) -> int:
     The exit code is 0 if every examined claim holds, else 4.
     """
     model, data = options.model, options.data
-    for path in (model, data):
-        check_input(path)
+    check_files((model, data))
     how = reading_options(options)
     from levelprox import certify_model
 
-    with printed_warnings(options.quiet) as warned, limited_threads(options.threads):
-        fitted = _load(model)
-        read = read_for_model(fitted, data, how, needs_target=True, quiet=True)
-        y: Any = as_classes(read.y) if hasattr(fitted, "classes_") and read.y is not None else read.y
-        with errors_as_bad_data():
-            X = features_for_model(fitted, read)
-            found = certify_model(fitted, X, y, read.weight, prove=options.prove, **read.more)
+    fitted = _load(model)
+    read = read_for_model(fitted, data, how, needs_target=True, quiet=True)
+    y: Any = as_classes(read.y) if hasattr(fitted, "classes_") and read.y is not None else read.y
+    with errors_as_bad_data():
+        X = features_for_model(fitted, read)
+        found = certify_model(fitted, X, y, read.weight, prove=options.prove, **read.more)
     if options.json:
         print_json({**heading("certify"), "model": model, "data": data, **found.as_dict(), "warnings": warned})
     else:

@@ -13,7 +13,6 @@ import pytest
 
 from levelprox.cli import _partitions, _remote_data
 from levelprox.cli._options import Options, Task
-from levelprox.cli._settings import Settings
 from levelprox.exceptions import BackendError
 from levelprox.io.data import Reading
 from tests.integration.test_out_of_core import FORMATS
@@ -216,6 +215,6 @@ def test_a_file_that_changes_between_the_two_reads_of_a_stream(tmp_path, monkeyp
         return found
 
     monkeypatch.setattr(_remote_data, "_scan_labels", changed)
-    settings = Settings.of(Options(features="2", task=Task.REGRESSION, max_iter=100, quiet=True))
+    options = Options(features=[2], task=Task.REGRESSION, max_iter=100, quiet=True)
     with pytest.raises(BackendError, match=r"X\.svm: the file had"):
-        _remote_data.fit_stream(path, 500, settings, Reading(), lambda labels: Task.REGRESSION)
+        _remote_data.fit_stream(path, 500, options, Reading())
