@@ -1,19 +1,17 @@
-"""The losses ℓ(z, b), a file for each family. A new loss needs a class, a functor in the kernels and one line here."""
+"""The losses ℓ(z, b), a file for each kind of targets.
+
+A new loss needs a class, a functor in the kernels and one line here.
+"""
 
 from __future__ import annotations
 
 from levelprox.losses._base import LOSSES_BY_NAME, Loss, check_weights, loss_by_name
 from levelprox.losses._base import vector as vector
-from levelprox.losses.cauchy import Cauchy
-from levelprox.losses.hinge import Hinge, SquaredHinge
-from levelprox.losses.huber import Huber
 from levelprox.losses.log_link import Gamma, LogLink, Poisson
-from levelprox.losses.logistic import Logistic
+from levelprox.losses.margin import Hinge, Logistic, Sigmoid, SquaredHinge
 from levelprox.losses.moreau import Smoothed
 from levelprox.losses.multinomial import Multinomial
-from levelprox.losses.quantile import Absolute, Quantile
-from levelprox.losses.sigmoid import Sigmoid
-from levelprox.losses.squared import Squared
+from levelprox.losses.regression import Absolute, Cauchy, Huber, Quantile, Squared
 
 __all__ = [
     "LOSS_TYPES",
