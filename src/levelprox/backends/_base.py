@@ -14,7 +14,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,21 +24,13 @@ from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import Curved
-from levelprox.objectives.feature_scale import FeatureScale
+from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
+from levelprox.objectives.leave_one_out import Point
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.model import RAY_LENGTHS, Point, Ridge, keeps_decreasing
+from levelprox.objectives.model import RAY_LENGTHS, Ridge, keeps_decreasing
 
 _SMALL_HESSIAN = 8  # coordinates: a Hessian as small as this comes with every gradient
 _FLAT_EIGENVALUE = 1e-13  # of the largest eigenvalue: rounding of a direction without curvature
-
-
-class SquareSums(NamedTuple):
-    """Sums over the positive entries of the mean squares of columns."""
-
-    positive: float
-    total: float
-    smallest: float
-    largest: float
 
 
 class SharedState:
@@ -137,7 +129,7 @@ class RemoteObjective(Curved):
 
     @property
     @abstractmethod
-    def square_sums(self) -> SquareSums:
+    def square_sums(self) -> ColumnSquares:
         """Sums over those entries of `column_squares` that are positive."""
 
     @abstractmethod
@@ -193,9 +185,7 @@ class RemoteObjective(Curved):
         return falls and not rises
 
     def advice(self) -> str:
-        squares = self.square_sums
-        spread = math.sqrt(squares.largest / squares.smallest) if squares.positive else 1.0
-        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
+        return self.square_sums.advice()
 
     def _used(self, x: Vector) -> tuple[Features, Matrix]:
         """Return the features that are not zero in x, and their coefficients, one feature a row."""

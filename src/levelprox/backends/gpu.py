@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends._base import RemoteObjective, SharedState, SquareSums
+from levelprox.backends._base import RemoteObjective, SharedState
 from levelprox.backends.array_namespace import Transfers
 from levelprox.backends.device_design import Columns
 from levelprox.backends.device_source import DeviceSource, Losses, Parcel
@@ -24,7 +24,8 @@ from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
-from levelprox.objectives.model import LEAST_REMAINDER, Point
+from levelprox.objectives.feature_scale import ColumnSquares
+from levelprox.objectives.leave_one_out import LEAST_REMAINDER, Point
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -47,7 +48,7 @@ class DeviceModel(RemoteObjective):
         self.design = samples.design.formed(form.center, form.scale, form.fit_intercept)
         self.losses = Losses(samples, form)
         self._facts: dict[str, Any] = {}  # of all features, shared by all restrictions
-        self._own: dict[str, SquareSums] = {}  # of the features of this one
+        self._own: dict[str, ColumnSquares] = {}  # of the features of this one
 
     @property
     def transfers(self) -> Transfers:
@@ -101,7 +102,7 @@ class DeviceModel(RemoteObjective):
             return self.namespace.to_host(self.namespace.xp.stack(sums)) / self.losses.total
 
     def _left_out(self, fit: Point, unit: float) -> Any:
-        """Return the loss of every sample under a fit without it, as `Model.left_out_losses`."""
+        """Return the loss of every sample under a fit without it, as `left_out_losses` does."""
         xp, n, K, softmax = self.namespace.xp, self.design.n, self.n_outputs, self.only_contrasts
         columns = self.design.columns(self.features, few=True)
         z = columns.matvec(fit.x.reshape(-1, K))
@@ -174,7 +175,7 @@ class DeviceModel(RemoteObjective):
         seen = self._once("typical", lambda: self.design.typical_squares(self.samples.weights))
         sums = self._sums("typical", seen)
         curvature = float(self._once("curvature", self.losses.typical_curvature))
-        return curvature * sums.total / sums.positive if sums.positive else 1.0
+        return curvature * sums.total / sums.nonzero if sums.nonzero else 1.0
 
     @property
     def column_squares(self) -> Vector:
@@ -195,7 +196,7 @@ class DeviceModel(RemoteObjective):
         return self._once("squares", lambda: self.design.column_squares(self.samples.weights) / self.samples.total)
 
     @property
-    def square_sums(self) -> SquareSums:
+    def square_sums(self) -> ColumnSquares:
         """Sums over those entries of `column_squares` that are positive."""
         return self._sums("squares", self._whole_squares)
 
@@ -205,7 +206,7 @@ class DeviceModel(RemoteObjective):
             self._facts[name] = made()
         return self._facts[name]
 
-    def _sums(self, name: str, whole: Any) -> SquareSums:
+    def _sums(self, name: str, whole: Any) -> ColumnSquares:
         """Return the entries of a vector on the device for the features of this restriction."""
         if name not in self._own:
             part = whole
@@ -219,7 +220,7 @@ class DeviceModel(RemoteObjective):
                 small,
                 xp.amax(part),
             ]
-            self._own[name] = SquareSums(*self.namespace.to_host(xp.stack(figures)).tolist())
+            self._own[name] = ColumnSquares(*self.namespace.to_host(xp.stack(figures)).tolist())
             if not math.isfinite(self._own[name].total):
                 raise InvalidInputError("the norm of a column of X overflows; scale the columns")
         return self._own[name]

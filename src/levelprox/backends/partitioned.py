@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelprox._typing import Features, Matrix, Vector
-from levelprox.backends._base import RemoteObjective, SquareSums
+from levelprox.backends._base import RemoteObjective
 from levelprox.backends.partition import (
     ComputeStatistics,
     DataSource,
@@ -35,8 +35,9 @@ from levelprox.backends.partition import (
 )
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.losses import Loss
+from levelprox.objectives.feature_scale import ColumnSquares
+from levelprox.objectives.leave_one_out import Point
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.model import Point
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,12 +222,9 @@ class PartitionedModel(RemoteObjective):
         return self.summary.middle / self.summary.total
 
     @property
-    def square_sums(self) -> SquareSums:
+    def square_sums(self) -> ColumnSquares:
         """Sums over those entries of `column_squares` that are positive."""
-        squares = self.column_squares
-        positive = squares[squares > 0]
-        low, high = (float(positive.min()), float(positive.max())) if positive.size else (1.0, 1.0)
-        return SquareSums(float(positive.size), float(squares.sum()), low, high)
+        return ColumnSquares.of(self.column_squares)
 
     def left_out_fall(self, before: Point, after: Point, unit: float) -> Vector:
         """Return the decrease of leave-one-out losses between two fits, as `Model.left_out_fall`; one round."""
@@ -251,14 +249,13 @@ class PartitionedModel(RemoteObjective):
     @property
     def curvature(self) -> float:
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
-        squares = self.column_squares
-        squares = squares[squares > 0]
-        if not squares.size:
+        squares = self.square_sums
+        if not squares.nonzero:
             return 1.0
         curvature = self.summary.curvature / self.summary.total
         if self.only_contrasts:
             curvature = (self.n_outputs - 1) / self.n_outputs**2
-        return float(curvature * squares.mean())
+        return curvature * (squares.total / squares.nonzero)
 
     @property
     def convex_start(self) -> PartitionedModel | None:

@@ -270,7 +270,7 @@ def relative_stationarity(problem: FeatureProblem, x: Vector, features: Features
     columns = np.array([part.moved(unit) for unit in np.eye(features.size)])
     columns = columns.reshape(features.size, z.size)[:, : part.n_margins]  # without what a ridge has below them
     rounding = _GRADIENT_ROUNDING * (np.abs(columns).T @ np.abs(x[features]) + np.abs(part.of_samples(part.origin)))
-    centring = part.column_noise()  # of means, which are far larger than what is left of their columns
+    centring = part.design.column_noise()  # of means, which are far larger than what is left of their columns
     if centring is not None:
         rounding += _GRADIENT_ROUNDING / np.finfo(np.float64).eps * float(centring @ np.abs(x[features]))
     ones = np.flatnonzero(np.isin(features, problem.objective.unpenalized))

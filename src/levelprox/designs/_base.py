@@ -127,6 +127,10 @@ class Design(ABC):
         """max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         return np.sqrt(self.column_squares())
 
+    def column_noise(self) -> Vector | None:
+        """Return what rounding a coefficient of 1 does to Xx besides: coefficients of the data multiply means, too."""
+        return None
+
     def gram(self, D: ArrayLike | None = None, known: Vector | None = None) -> Vector:
         """X' diag(D) X, or X'X: a symmetric array of shape (d, d). D may have either sign.
 
@@ -277,12 +281,8 @@ def positions(name: str, value: ArrayLike, size: int) -> Index:
 def check_shape(shape: tuple[int, ...]) -> None:
     """Raise unless there are two dimensions, and something in each."""
     if len(shape) != 2:
-        hint = (
-            "; reshape with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one sample"
-            if len(shape) == 1
-            else ""
-        )
-        raise InvalidInputError(f"X must be 2-D, got shape {shape}{hint}")
+        hint = "; reshape with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one sample"
+        raise InvalidInputError(f"X must be 2-D, got shape {shape}{hint if len(shape) == 1 else ''}")
     for size, what in zip(shape, ("sample", "feature"), strict=True):
         if size == 0:
             raise InvalidInputError(f"X has 0 {what}(s) (shape={shape}) while a minimum of 1 is required.")

@@ -113,6 +113,11 @@ class InterceptDesign(Design):
         """Return max_i |X_ij| of every feature j, or more; of shape (d,). Here ‖X_j‖."""
         return self._merged(self.base.column_magnitudes(), 1.0)
 
+    def column_noise(self) -> Vector | None:
+        """Return that of the base, and 0 for the intercept."""
+        noise = self.base.column_noise()
+        return None if noise is None else self._merged(noise, 0.0)
+
     def row_major(self) -> Design:
         """Return X stored row after row: itself where it is, else a copy."""
         return InterceptDesign(self.base.row_major(), self._ones)

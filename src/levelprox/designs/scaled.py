@@ -191,6 +191,10 @@ class ScaledDesign(Design):
         largest = self.base.column_magnitudes()
         return self._scaled(largest if self.center_ is None else largest + np.abs(self.center_))
 
+    def column_noise(self) -> Vector | None:
+        """ε |c_j| / s_j of every column; None without centring."""
+        return None if self.center_ is None else self._scaled(np.finfo(np.float64).eps * np.abs(self.center_))
+
     def row_major(self) -> Design:
         """Return X stored row after row: itself where it is, else a copy."""
         return ScaledDesign(self.base.row_major(), self.center_, self.scale_)

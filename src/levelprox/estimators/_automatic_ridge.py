@@ -35,7 +35,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.losses import Logistic
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Curved, LinearModel, Model, MultinomialModel
-from levelprox.objectives.model import Point
+from levelprox.objectives.leave_one_out import Point
 from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns

@@ -6,11 +6,11 @@ A new loss needs a class, a functor in the kernels and one line here.
 from __future__ import annotations
 
 from levelprox.losses._base import LOSSES_BY_NAME, Loss, check_weights, loss_by_name
+from levelprox.losses._base import relative_weights as relative_weights
 from levelprox.losses._base import vector as vector
+from levelprox.losses.classification import Hinge, Logistic, Multinomial, Sigmoid, SquaredHinge
 from levelprox.losses.log_link import Gamma, LogLink, Poisson
-from levelprox.losses.margin import Hinge, Logistic, Sigmoid, SquaredHinge
 from levelprox.losses.moreau import Smoothed
-from levelprox.losses.multinomial import Multinomial
 from levelprox.losses.regression import Absolute, Cauchy, Huber, Quantile, Squared
 
 __all__ = [

@@ -286,6 +286,17 @@ def check_weights(weight: ArrayLike, n: int, name: str = "sample weights") -> Ve
     return s
 
 
+def relative_weights(sample_weight: ArrayLike | None, n: int) -> Vector | None:
+    """Return the user's weights of n samples, checked, in units of a power of two: their unit does not matter.
+
+    The unit keeps sums and products in range without rounding.
+    """
+    if sample_weight is None:
+        return None
+    weight = check_weights(sample_weight, n)
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+
+
 def vector(name: str, value: ArrayLike) -> Vector:
     """Return `value` as a contiguous float64 vector that is not empty."""
     array = real_array(name, value)

@@ -1,8 +1,7 @@
 """Objectives ψ: linear models, models of several classes, functions of the user, and sampled functions."""
 
-from levelprox.objectives._base import Curved, Objective
+from levelprox.objectives._base import Curved, Objective, Subgradients
 from levelprox.objectives.feature_scale import Coordinates
-from levelprox.objectives.linear_margins import Subgradients
 from levelprox.objectives.linear_model import LinearModel
 from levelprox.objectives.model import Model
 from levelprox.objectives.multinomial import MultinomialModel

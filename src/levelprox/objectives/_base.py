@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,55 @@ from levelprox.exceptions import adopt_renamed, renamed_attribute
 from levelprox.objectives.feature_scale import FeatureScale
 
 if TYPE_CHECKING:
-    from levelprox.objectives.linear_margins import Subgradients
+    from levelprox.designs import Design
+
+
+@dataclass(frozen=True, eq=False)
+class Subgradients:
+    """{center + A'ρ : |ρ| ≤ radius}, the subdifferential of a sum of losses with kinks.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+    rows : Design of shape (m, d)
+        A: the samples that sit at a kink.
+    radius : ndarray of shape (m,)
+    guess : ndarray of shape (m,)
+        Some ρ of the set, perhaps a good one.
+    slopes : ndarray of shape (n,)
+        The slopes of all samples at ρ = 0.
+    kinks : ndarray of int of shape (m,)
+        Which samples sit at a kink.
+    share : ndarray of shape (m,)
+        Their weights in the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from levelprox.objectives import LinearModel
+    >>> psi = LinearModel(np.array([[1.0], [1.0]]), [0.0, 2.0], "absolute")
+    >>> found = psi.subgradients(np.array([0.0]))
+    >>> found.kinks.tolist(), found.radius.tolist(), found.center.tolist()
+    ([0], [0.5], [-0.5])
+    """
+
+    center: Vector
+    rows: Design
+    radius: Vector
+    guess: Vector
+    slopes: Vector
+    kinks: NDArray[np.intp]
+    share: Vector
+
+    def gradient(self, rho: Vector) -> Vector:
+        """Return the subgradient at ρ."""
+        return np.asarray(self.center + self.rows.rmatvec(rho), np.float64)
+
+    def slopes_at(self, rho: Vector) -> Vector:
+        """Return the slopes of all samples at ρ."""
+        slopes = self.slopes.copy()
+        slopes[self.kinks] += rho / self.share
+        return slopes
 
 
 class Objective(ABC):

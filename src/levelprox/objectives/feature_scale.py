@@ -9,6 +9,7 @@ has taken up its mean. Multiplying a column by a constant, or adding one if ther
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from levelprox._runtime import TimeLimitError, seconds_left
 from levelprox._typing import Vector
+from levelprox.designs import Design
 
 # The variance is a difference of two sums; below this part of the mean square it is rounding.
 _LEAST_VARIANCE = 1e-12
@@ -27,18 +30,23 @@ _WIDE_SPREAD, _FAR_MEAN = 100.0, 10.0
 class ColumnSquares(NamedTuple):
     """Figures of Σ s_i X_ij² / Σ s_i over the columns that are not zero."""
 
+    nonzero: float
     total: float
-    mean: float
     smallest: float
     largest: float
 
     @classmethod
     def of(cls, squares: Vector) -> ColumnSquares:
-        """Check the user's ridge for a loss: a number, or one for each feature, with or without the intercept's."""
+        """Return the figures of these squares."""
         squares = squares[squares > 0]
         if not squares.size:
             return cls(0.0, 0.0, 1.0, 1.0)
-        return cls(float(squares.sum()), float(squares.mean()), float(squares.min()), float(squares.max()))
+        return cls(float(squares.size), float(squares.sum()), float(squares.min()), float(squares.max()))
+
+    def advice(self) -> str:
+        """Return a sentence where columns differ much in scale."""
+        spread = math.sqrt(self.largest / self.smallest) if self.nonzero else 1.0
+        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,3 +218,38 @@ class FeatureScale:
             return None
         units = np.exp2(np.rint(np.log2(sizes)))
         return Coordinates(np.repeat(units, n_outputs), np.where(varies, self.mean, 0.0), self.intercept)
+
+
+def largest_eigenvalue(design: Design, share: Vector, trace: float) -> float:
+    """Return λ_max(X' diag(share) X) with the residual of Lanczos' method added; at most the trace.
+
+    Raises `TimeLimitError` where the time limit is reached first.
+    """
+    from scipy.sparse.linalg import (  # slow to import, and only nonconvex losses need it
+        ArpackError,
+        LinearOperator,
+        eigsh,
+    )
+
+    n, d = design.shape
+    if min(n, d) < 3 or trace == 0:
+        return trace
+    root = np.sqrt(share)
+    wide = d > n
+
+    def multiply(p: Vector) -> Vector:
+        if seconds_left() <= 0:
+            raise TimeLimitError
+        if wide:
+            return root * design.matvec(design.rmatvec(root * p.ravel()))
+        return design.rmatvec(share * design.matvec(p.ravel()))
+
+    side = min(n, d)
+    operator = LinearOperator((side, side), matvec=multiply, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(side)
+    try:
+        values, vectors = eigsh(operator, k=1, tol=1e-3, v0=start)
+    except ArpackError:
+        return trace
+    residual = float(np.linalg.norm(multiply(vectors[:, 0]) - values[0] * vectors[:, 0]))
+    return min(trace, float(values[0]) + 2 * residual)

@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 import levelprox._kernels as _kernels
 from levelprox._runtime import TimeLimitError, interruptible, seconds_left
 from levelprox._typing import Matrix, Vector
 from levelprox._validation import finite
-from levelprox.designs import Design, InterceptDesign, ScaledDesign, as_design, precise_matvec
+from levelprox.designs import Design, InterceptDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import Loss, loss_by_name, vector
-from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
-from levelprox.objectives.linear_margins import LinearMargins, Subgradients, largest_eigenvalue
-from levelprox.objectives.model import Ridge, relative_weights
+from levelprox.losses import Loss, loss_by_name, relative_weights, vector
+from levelprox.objectives._base import Subgradients
+from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale, largest_eigenvalue
+from levelprox.objectives.model import Model, Ridge
 
 # Margins this close to a kink, relative to the terms that they are summed from, count as at it.
 _KINK = 1e-12
 _EPS = float(np.finfo(np.float64).eps)
+_ALL_ROWS = slice(None)
 
 
-class LinearModel(LinearMargins):
+class LinearModel(Model):
     """ψ = loss ∘ design.
 
     Parameters
@@ -59,10 +61,10 @@ class LinearModel(LinearMargins):
     (0.6931471805599453, array([-0.25,  0.25]))
     """
 
-    derived = (
-        *("kernel", "by_rows", "row_squares", "curvature", "feature_scale"),
-        *("_column_squares", "_eigenvalue", "_squares", "_triangle"),
-    )
+    _of_columns = ("_column_squares", "_eigenvalue", "_squares", "_triangle")
+    derived = ("kernel", "by_rows", "row_squares", "curvature", "feature_scale", *_of_columns)
+    loss: Loss
+    target: Vector
     _eigenvalue: float  # once it is known
     _triangle: Matrix  # the same (reduced.py)
 
@@ -122,6 +124,78 @@ class LinearModel(LinearMargins):
         psi = self.kernel.value_and_gradient(point, gradient)
         return self._and_ridge(psi, gradient, point)
 
+    def _products(self, dx: Vector) -> Vector:
+        return self.design.matvec(dx)
+
+    def _pulled_back(self, r: Vector) -> Vector:
+        return self.design.rmatvec(r)
+
+    @property
+    def origin(self) -> Vector:
+        """The margins at x = 0."""
+        origin = np.zeros(self.n_margins) if self.offset is None else self.offset.copy()
+        return self.with_tail(origin, np.zeros(self.dimension))
+
+    def value_of(self, z: Vector) -> float:
+        """Return F(z)."""
+        psi = _kernels.loss_value(*self.loss.kernel, self.of_samples(z), self.target, self.sample_weight)
+        return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
+
+    def evaluated(self, z: Vector, dx: Vector, with_hessian: bool) -> tuple[Vector, Vector, Matrix | None]:
+        """Return margins, gradient and, if requested, the convex Hessian after a step dx, in few passes."""
+        z, gradient = z.copy(), np.zeros(self.dimension)
+        hessian = np.zeros((self.dimension, self.dimension)) if with_hessian else None
+        for rows, block in self.design.row_blocks():
+            z[rows] += block.matvec(dx)
+            slope, bend = self.slope_of(z[rows], rows), self.bend_of(z[rows], True, rows)
+            if not (np.all(np.isfinite(slope)) and np.all(np.isfinite(bend))):  # so far out that ψ itself is no number
+                return np.full_like(z, np.nan), np.full_like(gradient, np.nan), None
+            gradient += block.rmatvec(slope)
+            if hessian is not None:
+                hessian += block.gram(bend)
+        if self.ridge is not None:
+            self.tail(z)[self.ridge.places] += dx
+            gradient += self.ridge.gradient(self.tail(z))
+            if hessian is not None:
+                hessian = self.bent_by_ridge(hessian)
+        return z, gradient, hessian
+
+    def hessian_of(self, z: Vector, convex: bool) -> Matrix:
+        """Return A'∇²F(z)A, of shape (dimension, dimension); if `convex` with |ℓ''| for ℓ'', so that it is PSD."""
+        return self.bent_by_ridge(self.design.gram(self.bend_of(z, convex)))
+
+    def cross_hessian_over(
+        self, z: Vector, columns: Iterable[Vector], features: NDArray[np.intp], convex: bool
+    ) -> Matrix:
+        """Return the columns of the Hessian that belong to some features, whose columns of X are given."""
+        bend = self.bend_of(z, convex)
+        cross = np.empty((self.dimension, features.size), order="F")
+        for j, column in enumerate(columns):
+            cross[:, j] = self.design.rmatvec(bend * column)
+        if self.ridge is not None:
+            cross[features, np.arange(features.size)] += self.ridge.curvatures()[features]
+        return cross
+
+    def slope_of(self, z: Vector, rows: slice = _ALL_ROWS) -> Vector:
+        """s_i ℓ'(z_i, b_i) / Σ s of these samples."""
+        return self._weighted(_kernels.loss_derivative, z, rows)
+
+    def bend_of(self, z: Vector, convex: bool, rows: slice = _ALL_ROWS) -> Vector:
+        """s_i ℓ''(z_i, b_i) / Σ s of these samples; its absolute value where it must not be negative."""
+        bend = self._weighted(_kernels.loss_curvature, z, rows)
+        return np.abs(bend) if convex and self.loss.weak_convexity else bend
+
+    def _weighted(self, kernel: Callable[..., None], z: Vector, rows: slice) -> Vector:
+        """ℓ' or ℓ'' of some samples, as they enter the mean over all; the kernels take the mean of what they see."""
+        share = self.share[rows]
+        z = z[: share.size]  # below are coefficients, with a ridge
+        out = np.empty_like(z)
+        kernel(*self.loss.kernel, z, self.target[rows], None, out)
+        with np.errstate(invalid="ignore"):
+            out *= z.size * share
+        out[share == 0] = 0.0  # a sample without weight has no effect
+        return out
+
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         """Return ψ(x) as it is reported, where `psi` was computed for it."""
         features = np.flatnonzero(x)
@@ -129,24 +203,18 @@ class LinearModel(LinearMargins):
             return psi
         part, coefficients = self.restrict(features), x[features]
         change = _EPS * part.margin_magnitudes(coefficients)
-        slopes = self._steepest_within(self.of_samples(part.margins(coefficients)), change)
+        z = self.of_samples(part.margins(coefficients))
+        with np.errstate(over="ignore", invalid="ignore"):  # a kink may be between these margins
+            slopes = np.max([np.abs(self.slope_of(at)) for at in (z, z - change, z + change)], axis=0)
         if not float(np.sum(slopes * change)) > enough:
             return psi
         return part.value_of(part.with_tail(precise_matvec(part.design, coefficients, self.offset), coefficients))
-
-    def _steepest_within(self, z: Vector, change: Vector) -> Vector:
-        """Return the largest of |s_i ℓ'_i| / Σ s at margins z and so far from them: a kink may be in between."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            slopes = [np.abs(self.slope_of(at)) for at in (z, z - change, z + change)]
-        return np.asarray(np.max(slopes, axis=0), np.float64)
 
     @cached_property
     def curvature(self) -> float:
         """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i."""
         squares = self._column_squares
-        margins = np.zeros_like(self.target) if self.offset is None else self.offset
-        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        curvature = float(bend * squares.mean) if squares.total > 0 else 1.0
+        curvature = float(self._typical_bend * (squares.total / squares.nonzero)) if squares.total > 0 else 1.0
         return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
 
     @cached_property
@@ -219,9 +287,8 @@ class LinearModel(LinearMargins):
         return x
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
-        # Far out on the ray the offsets do not matter: only the direction ⟨a_i, x⟩ in which each margin goes does.
         """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
-        direction = self.design.matvec(x)
+        direction = self.design.matvec(x)  # far out, offsets do not matter
         falls, counts = self.loss.decreases_forever(direction, self.target), self.share > 0
         rises = bool(np.any(~falls & (direction != 0) & counts))
         return bool(np.any(falls & counts)), rises or (self.ridge is not None and self.ridge.holds(x))
@@ -231,19 +298,9 @@ class LinearModel(LinearMargins):
         """Whether ψ ≥ 0 everywhere."""
         return self.loss.kind in ("regression", "margin")
 
-    def column_noise(self) -> Vector | None:
-        """Return what rounding a coefficient of 1 does to margins: coefficients of X itself multiply means, too."""
-        design = self.design
-        scaled = design.base if isinstance(design, InterceptDesign) else design
-        if not isinstance(scaled, ScaledDesign) or scaled.center_ is None:
-            return None
-        noise = np.finfo(np.float64).eps * np.abs(scaled.center_)
-        noise = noise if scaled.scale_ is None else noise / scaled.scale_
-        return np.insert(noise, design.ones - np.arange(design.ones.size), 0.0) if design is not scaled else noise
-
     def relative_column_noise(self) -> Vector | None:
         """Return the same relative to the root mean square of each column: the relative error of its products."""
-        noise = self.column_noise()
+        noise = self.design.column_noise()
         if noise is None:
             return None
         size = np.sqrt(self._squares)
@@ -251,9 +308,14 @@ class LinearModel(LinearMargins):
 
     def typical_curvatures(self) -> Vector:
         """Return a typical ℓ'' of the loss times Σ s_i X_ij² / Σ s_i, one number for each coordinate."""
+        held = 0.0 if self.ridge is None else self.ridge.curvatures()
+        return np.asarray(self._typical_bend * self._squares + held, np.float64)
+
+    @property
+    def _typical_bend(self) -> float:
+        """A typical ℓ'' where no feature is used."""
         margins = np.zeros_like(self.target) if self.offset is None else self.offset
-        bend = self.loss.typical_curvature(margins, self.target, self.sample_weight)
-        return np.asarray(bend * self._squares + (0.0 if self.ridge is None else self.ridge.curvatures()), np.float64)
+        return self.loss.typical_curvature(margins, self.target, self.sample_weight)
 
     def slopes(self, x: Vector) -> Vector:
         """ℓ'(z_i, b_i) for each sample, neither weighted nor averaged."""
@@ -309,8 +371,7 @@ class LinearModel(LinearMargins):
 
     def advice(self) -> str:
         """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
-        spread = math.sqrt(self._column_squares.largest / self._column_squares.smallest)
-        return f"The columns of X differ in scale by a factor of {spread:.0e}: scale them." if spread > 100 else ""
+        return self._column_squares.advice()
 
     def __repr__(self) -> str:
         ridge = "" if self.ridge is None else ", with a ridge"

@@ -8,61 +8,35 @@ features of the data:
     z = (Ax + o, x),      F(z, x) = F(z) + Σ_j r_j x_j²
 
 so that ψ(x) stays a simple function of margins that are linear in x, and all methods for such functions apply.
-
-**Leave-one-out losses**, to first order: one Newton step from the fit of all samples. With the Hessian H of the mean
-loss and its penalty over n samples, the rows A_i, slope g_i and curvature W_i of sample i, all at the fit of all
-samples,
-
-    z_i without sample i  ≈  z_i + L (I − W_i L)⁻¹ g_i,      L = A_i H⁻¹ A_i' / n
-
-so that no fit is repeated. W_i and L are numbers where there is one margin for each sample, and K × K matrices for a
-softmax model of K classes. The penalty of the sum of losses stays as it is. A sample that counts c times loses one of
-these, or all of it where c < 1.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._typing import Features, Matrix, Vector
+from levelprox._typing import Features, Margins, Matrix, Vector
 from levelprox._validation import finite, real_array
 from levelprox.designs import Design, as_design, scaled_by, standardised, units_of, unstandardised
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import check_weights
 from levelprox.objectives._base import Curved
+from levelprox.objectives.leave_one_out import Point, left_out_fall
 
 #: Times x: where to test whether a bounded loss still decreases.
 RAY_LENGTHS = 2.0 ** np.arange(8)
-#: Least value of 1 less the leverage of a sample, which rounding may lose.
-LEAST_REMAINDER = 1e-12
-_BLOCK_NUMBERS = 2**20  # in a block of samples whose leave-one-out losses are computed at once
+_LARGEST_SQUARE = 1e200  # squares beyond it count as this
 
 
 def keeps_decreasing(values: list[float]) -> bool:
     """Return whether a bounded loss only falls, ever farther out on a ray; 0 is reached only by rounding."""
     return (values[-1] < values[0] or values[0] == 0) and bool(np.all(np.diff(values) <= 0))
-
-
-class Point(NamedTuple):
-    """A fit.
-
-    Attributes
-    ----------
-    x : ndarray of shape (dimension,)
-    inverse : ndarray of shape (dimension, dimension)
-        The inverse Hessian of the mean loss of all samples with its penalty.
-    """
-
-    x: Vector
-    inverse: Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +248,23 @@ class Model(Curved):
 
     # --- margins and the ridge below them
 
+    @abstractmethod
+    def _products(self, dx: Vector) -> Margins:
+        """Return X·dx, of shape (n,) or (n, n_outputs)."""
+
+    @abstractmethod
+    def _pulled_back(self, r: Margins) -> Vector:
+        """Return X'r, flat."""
+
+    def margins(self, x: Vector) -> Margins:
+        """z = Ax + o; with a ridge, x below them."""
+        z = self._products(x)
+        return self.with_tail(z if self.offset is None else z + self.offset, x)
+
+    def moved(self, dx: Vector) -> Margins:
+        """Return A·dx: how the margins change with x."""
+        return self.with_tail(self._products(dx), dx)
+
     def with_tail(self, z: Vector, x: Vector) -> Vector:
         """Return margins of the samples with what the ridge needs below them."""
         return z if self.ridge is None else self.ridge.below(z, x)
@@ -325,35 +316,8 @@ class Model(Curved):
         return np.stack([self.design.matvec(one) for one in np.eye(self.design.shape[1])], axis=1)
 
     def left_out_fall(self, before: Point, after: Point, unit: float, part: float = 1.0) -> Vector:
-        """Return by how much losses of samples under fits without them fall: the sum, and the sum of squares.
-
-        Parameters
-        ----------
-        before, after : Point
-            Fits of a model with the logistic or softmax loss, without a ridge.
-        unit : float
-            The share that one sample has of the mean loss of all samples: what is left out.
-        part : float
-            The share that the samples of this model have of all: sums are of what they contribute to means.
-        """
-        share = part * self.share
-        counts = share > 0
-        fall = self.left_out_losses(before, unit, part)[counts] - self.left_out_losses(after, unit, part)[counts]
-        return np.array([np.sum(share[counts] * fall), np.sum(share[counts] * fall**2)])
-
-    def left_out_losses(self, fit: Point, unit: float, part: float = 1.0) -> Vector:
-        """Return the logistic loss of each sample under a fit without it; see `left_out_fall`."""
-        share, z, columns = part * self.share, self.of_samples(self.margins(fit.x)), self.dense_columns()
-        block = max(1, _BLOCK_NUMBERS // (columns.shape[1] * (self.n_outputs**2 if self.only_contrasts else 1)))
-        found = []
-        for begin in range(0, share.size, block):
-            rows = slice(begin, begin + block)
-            found.append(self._left_out(columns[rows], z[rows], rows, fit.inverse, np.minimum(share[rows], unit)))
-        return np.concatenate(found)
-
-    @abstractmethod
-    def _left_out(self, A: Matrix, z: Vector, rows: slice, inverse: Matrix, without: Vector) -> Vector:
-        """Return the losses of some samples; A and z are their rows of X and margins, `without` what is left out."""
+        """Return by how much losses of samples under fits without them fall: see leave_one_out.py."""
+        return left_out_fall(self, before, after, unit, part)
 
     @abstractmethod
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
@@ -362,30 +326,67 @@ class Model(Curved):
         For convex losses; the samples are those that have a weight.
         """
 
-    # --- second order
+    # --- derivatives: those of F, and what follows from them for ψ
 
     @abstractmethod
-    def feature_hessians_of(self, z: Vector) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
+    def slope_of(self, z: Margins) -> Margins:
+        """Return s_i ∂ℓ_i / Σ s of every sample."""
 
     @abstractmethod
-    def gradient_squares_of(self, z: Vector) -> Vector:
+    def bend_of(self, z: Margins, convex: bool) -> Margins:
+        """Return s_i ∂²ℓ_i/∂z_k² / Σ s of every margin of a sample; its absolute value if `convex`."""
+
+    def _bent(self, z: Margins, convex: bool) -> Callable[[Margins], Margins]:
+        """Return v ↦ ∇²F(z)v for changes v of the margins; here no margin affects the slope of another."""
+        bend = self.bend_of(z, convex)
+        return lambda v: bend * v
+
+    def _column_squares_by(self, weight: Margins) -> Vector:
+        """Return Σ_i s_i X_ij² for weights s of every margin of a sample, flat."""
+        if weight.ndim == 1:
+            return self.design.column_squares(weight)
+        return np.stack([self.design.column_squares(column) for column in weight.T], axis=1).ravel()
+
+    def gradient_of(self, z: Margins) -> Vector:
+        """Return A'∇F(z)."""
+        gradient = self._pulled_back(self.slope_of(z))
+        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
+
+    def gradient_squares_of(self, z: Margins) -> Vector:
         """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
+        slope = self.slope_of(z)
+        share = self.share if slope.ndim == 1 else self.share[:, None]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            squares = np.where(share > 0, slope**2 / share, 0.0)
+        return self._column_squares_by(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
 
-    @abstractmethod
-    def cross_hessian_of(self, z: Vector, moves: Iterable[Vector], count: int, convex: bool) -> Matrix:
+    def hessian_product_of(self, z: Margins, convex: bool) -> Callable[[Vector], Vector]:
+        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
+        bent = self._bent(z, convex)
+        if self.ridge is None:
+            return lambda v: self._pulled_back(bent(self._products(v)))
+        held = self.ridge.curvatures(self.n_outputs)
+        return lambda v: self._pulled_back(bent(self._products(v))) + held * v
+
+    def hessian_diagonal_of(self, z: Margins, convex: bool) -> Vector:
+        """Return the diagonal of that matrix."""
+        squares = self._column_squares_by(self.bend_of(z, convex))
+        return squares if self.ridge is None else squares + self.ridge.curvatures(self.n_outputs)
+
+    def feature_hessians_of(self, z: Margins) -> Matrix:
+        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
+        diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.n_outputs)
+        return np.asarray(diagonal[:, :, None] * np.eye(self.n_outputs))
+
+    def cross_hessian_of(self, z: Margins, moves: Iterable[Margins], count: int, convex: bool) -> Matrix:
         """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count).
 
         With columns of A for v these are columns of A'∇²F(z)A.
         """
-
-
-def relative_weights(sample_weight: ArrayLike | None, n: int) -> Vector | None:
-    """Return the user's weights of n samples, checked, in units of a power of two: their unit does not matter.
-
-    The unit keeps sums and products in range without rounding.
-    """
-    if sample_weight is None:
-        return None
-    weight = check_weights(sample_weight, n)
-    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        bent = self._bent(z, convex)
+        cross = np.empty((self.dimension, count), order="F")
+        for j, move in enumerate(moves):
+            cross[:, j] = self._pulled_back(bent(self.of_samples(move)))
+            if self.ridge is not None:
+                cross[:, j] += self.ridge.gradient(self.tail(move))
+        return cross

@@ -20,9 +20,10 @@ from levelprox._typing import Matrix, Vector
 from levelprox._validation import as_array, finite, real_array
 from levelprox.designs import InterceptDesign, as_design, precise_matvec
 from levelprox.exceptions import InvalidInputError
+from levelprox.losses import relative_weights
 from levelprox.objectives.feature_scale import FeatureScale
 from levelprox.objectives.linear_model import LinearModel
-from levelprox.objectives.model import Model, Ridge, relative_weights
+from levelprox.objectives.model import Model, Ridge
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -38,6 +39,8 @@ class ByClass(Model):
         The place of each sample's class in `classes_`.
     """
 
+    #: The loss of a class is nowhere negative.
+    infimum = 0.0
     #: In which order margins are in memory: "F" has those of a class side by side, "C" those of a sample.
     margin_order: ClassVar[Literal["C", "F"]] = "C"
 
@@ -61,24 +64,18 @@ class ByClass(Model):
         self.ridge = Ridge.of(ridge, self.design.shape[1], self.design.ones, self.loss)
 
     @property
-    def infimum(self) -> float:
-        """0: the loss of a class is nowhere negative."""
-        return 0.0
+    @abstractmethod
+    def one_class(self) -> LinearModel:
+        """A model over the same X and with the same weights, which shares what does not depend on the classes."""
 
     @cached_property
     def feature_scale(self) -> FeatureScale:
         """Scales of the features, the same for all classes."""
-        return self.of_one_class.feature_scale
+        return self.one_class.feature_scale
 
-    @property
-    @abstractmethod
-    def of_one_class(self) -> LinearModel:
-        """A model over the same X and with the same weights, which shares what does not depend on the classes."""
-
-    def margins(self, x: Vector) -> Matrix:
-        """z = XB + o, of shape (n, K); with a ridge, B below them."""
-        z = self._products(x)
-        return self.with_tail(z if self.offset is None else z + self.offset, x)
+    def advice(self) -> str:
+        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
+        return self.one_class.advice()
 
     def refined_value(self, x: Vector, psi: float, enough: float) -> float:
         """Return ψ(x) from margins in extended precision, where rounding may change it by more than `enough`."""
@@ -93,10 +90,6 @@ class ByClass(Model):
         offsets = [None] * self.n_outputs if self.offset is None else [*np.ascontiguousarray(self.offset.T)]
         margins = [precise_matvec(design, b[features], o) for b, o in zip(by_class, offsets, strict=True)]
         return self.value_of(self.with_tail(np.asarray(np.stack(margins).T, order=self.margin_order), x))
-
-    def moved(self, dx: Vector) -> Matrix:
-        """Return the change of the margins for a change of x."""
-        return self.with_tail(self._products(dx), dx)
 
     def _products(self, dx: Vector) -> Matrix:
         """X times the coefficients of each class."""

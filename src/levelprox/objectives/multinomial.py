@@ -9,7 +9,7 @@ entries add up to 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Self
 
@@ -67,7 +67,8 @@ class MultinomialModel(ByClass):
     """
 
     smooth = curved = True
-    only_contrasts = True
+    only_contrasts = bounded_curvature = True
+    weak_convexity = 0.0
     derived = ("kernel", "one_class", "array", "class_fits", "feature_scale")
     loss = Multinomial
     #: X as an array in Fortran order, where it is a few columns at hand: products are then those of BLAS.
@@ -120,21 +121,6 @@ class MultinomialModel(ByClass):
         return LinearModel(self.design, np.ones(self.design.shape[0]), "logistic", self.sample_weight)
 
     @property
-    def of_one_class(self) -> LinearModel:
-        """A model over the same X and with the same weights, for quantities that do not depend on the classes."""
-        return self.one_class
-
-    @property
-    def weak_convexity(self) -> float:
-        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
-        return 0.0
-
-    @property
-    def bounded_curvature(self) -> bool:
-        """Whether `smoothness` is finite; cheap, where L itself may need passes over the data."""
-        return True
-
-    @property
     def smoothness(self) -> float:
         """L = 1/2 · λ_max(Xᵀ diag(s) X / Σ s)."""
         return Multinomial.smoothness / 0.25 * self.one_class.smoothness + self._steepest_ridge()
@@ -149,10 +135,6 @@ class MultinomialModel(ByClass):
         """(K−1)/K², p(1 − p) where all classes are alike, times the mean of Σ s_i X_ij² / Σ s over nonzero columns."""
         curvature = (self.n_outputs - 1) / self.n_outputs**2 / 0.25 * self.one_class.curvature
         return curvature if self.ridge is None else curvature + float(np.mean(self.ridge.curvatures()))
-
-    def advice(self) -> str:
-        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
-        return self.one_class.advice()
 
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
@@ -171,10 +153,18 @@ class MultinomialModel(ByClass):
         psi = Multinomial.value(self.of_samples(z), self.target, self.sample_weight)
         return psi if self.ridge is None else psi + self.ridge.value(self.tail(z))
 
-    def gradient_of(self, z: Matrix) -> Vector:
-        """Return A'∇F(z)."""
-        gradient = self._pulled_back(Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight))
-        return gradient if self.ridge is None else gradient + self.ridge.gradient(self.tail(z))
+    def slope_of(self, z: Matrix) -> Matrix:
+        """Return s_i ∂ℓ_i / Σ s of every sample, of shape (n, K)."""
+        return Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight)
+
+    def bend_of(self, z: Matrix, convex: bool = True) -> Matrix:
+        """Return s_i ∂²ℓ_i/∂z_k² / Σ s of every sample and class, of shape (n, K)."""
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share
+        return np.stack([share * Multinomial.bend(p, a, a) for a in range(self.n_outputs)]).T
+
+    def _bent(self, z: Matrix, convex: bool) -> Callable[[Matrix], Matrix]:
+        p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
+        return lambda v: share * Multinomial.product(p, v)
 
     def hessian_of(self, z: Matrix, convex: bool = True) -> Matrix:
         """X'D_abX for every pair of classes, D_ab = s p_a([a = b] − p_b)/Σ s; of shape (dK, dK), ordered as x is."""
@@ -232,32 +222,6 @@ class MultinomialModel(ByClass):
         with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
             return np.asarray(self.array.T @ r, order="C").ravel()
 
-    def hessian_product_of(self, z: Matrix, convex: bool = True) -> Callable[[Vector], Vector]:
-        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
-        p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
-        if self.ridge is None:
-            return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v)))
-        held = self.ridge.curvatures(self.n_outputs)
-        return lambda v: self._pulled_back(share * Multinomial.product(p, self._products(v))) + held * v
-
-    def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool = True) -> Matrix:
-        """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count)."""
-        p, share = Multinomial.probabilities(self.of_samples(z)), self.share[:, None]
-        cross = np.empty((self.dimension, count), order="F")
-        for j, move in enumerate(moves):
-            cross[:, j] = self._pulled_back(share * Multinomial.product(p, self.of_samples(move)))
-            if self.ridge is not None:
-                cross[:, j] += self.ridge.gradient(self.tail(move))
-        return cross
-
-    def gradient_squares_of(self, z: Matrix) -> Vector:
-        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
-        slopes = Multinomial.derivative(self.of_samples(z), self.target, self.sample_weight)
-        share = self.share[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squares = np.where(share > 0, slopes**2 / share, 0.0)
-        return np.stack([self.design.column_squares(column) for column in squares.T], axis=1).ravel()
-
     def feature_hessians_of(self, z: Matrix) -> Matrix:
         """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
         blocks = self._feature_hessians_of_samples(z)
@@ -276,23 +240,3 @@ class MultinomialModel(ByClass):
                 bend = share * Multinomial.bend(p, a, b)  # of one sign
                 blocks[:, a, b] = blocks[:, b, a] = (1 if a == b else -1) * self.design.column_squares(np.abs(bend))
         return blocks
-
-    def hessian_diagonal_of(self, z: Matrix, convex: bool = True) -> Vector:
-        """Return the diagonal of that matrix."""
-        p, share = Multinomial.probabilities(self.of_samples(z)), self.share
-        by_class = [self.design.column_squares(share * Multinomial.bend(p, a, a)) for a in range(self.n_outputs)]
-        diagonal = np.stack(by_class, axis=1).ravel()
-        return diagonal if self.ridge is None else diagonal + self.ridge.curvatures(self.n_outputs)
-
-    def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
-        from scipy.special import logsumexp  # slow to import
-
-        (n, m), K, label = A.shape, self.n_outputs, self.target[rows]
-        half = (A @ inverse.reshape(m, -1)).reshape(n, K, m, K)
-        spread = without[:, None, None] * np.einsum("nkml,nm->nkl", half, A)
-        p = np.exp(z - logsumexp(z, axis=1, keepdims=True))
-        bend = p[:, :, None] * (np.eye(K) - p[:, None, :])
-        slope = p - np.eye(K)[label]
-        step = spread @ np.linalg.solve(np.eye(K) - bend @ spread, slope[:, :, None])
-        moved = z + step[:, :, 0]
-        return np.asarray(logsumexp(moved, axis=1) - moved[np.arange(n), label], np.float64)

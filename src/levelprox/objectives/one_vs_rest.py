@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
@@ -135,7 +135,7 @@ class OneVsRestModel(ByClass):
         return other
 
     @property
-    def of_one_class(self) -> LinearModel:
+    def one_class(self) -> LinearModel:
         """A model over the same X and with the same weights, for quantities that do not depend on the classes."""
         return self.parts[0]
 
@@ -176,10 +176,6 @@ class OneVsRestModel(ByClass):
         """A typical ℓ'' of the loss times the mean over the nonzero columns of Σ s_i X_ij² / Σ s_i, of one class."""
         return self.parts[0].curvature
 
-    def advice(self) -> str:
-        """Return a sentence on what makes ψ hard to minimise, for those whose run did not converge; may be empty."""
-        return self.parts[0].advice()
-
     def ray_trend(self, x: Vector) -> tuple[bool, bool]:
         """Return whether, far out along x, the loss of some sample falls forever, and whether that of one rises."""
         each = [part.ray_trend(column) for part, column in zip(self.parts, self._columns_of(x), strict=True)]
@@ -191,9 +187,13 @@ class OneVsRestModel(ByClass):
         """Return F(z)."""
         return math.fsum(part.value_of(margins) for part, margins in self._by_class(z))
 
-    def gradient_of(self, z: Matrix) -> Vector:
-        """Return A'∇F(z)."""
-        return self._flat([part.gradient_of(margins) for part, margins in self._by_class(z)])
+    def slope_of(self, z: Matrix) -> Matrix:
+        """Return s_i ∂ℓ_i / Σ s of every sample, of shape (n, K)."""
+        return np.stack([part.slope_of(margins) for part, margins in self._by_class(z)]).T
+
+    def bend_of(self, z: Matrix, convex: bool) -> Matrix:
+        """Return s_i ∂²ℓ_i/∂z_k² / Σ s of every sample and class, of shape (n, K); its absolute value if `convex`."""
+        return np.stack([part.bend_of(margins, convex) for part, margins in self._by_class(z)]).T
 
     def evaluated(self, z: Matrix, dx: Vector, with_hessian: bool) -> tuple[Matrix, Vector, Matrix | None]:
         """As of a linear model, in one pass over X for all classes: a block of rows in cache serves them all."""
@@ -232,54 +232,20 @@ class OneVsRestModel(ByClass):
             hessian[:, k, :, k] = part.hessian_of(margins, convex)
         return hessian.reshape(d * K, d * K)
 
-    def hessian_product_of(self, z: Matrix, convex: bool) -> Callable[[Vector], Vector]:
-        """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
-        products = [part.hessian_product_of(margins, convex) for part, margins in self._by_class(z)]
-
-        def product(v: Vector) -> Vector:
-            return self._flat(
-                [of_class(column) for of_class, column in zip(products, self._columns_of(v), strict=True)]
-            )
-
-        return product
-
     def cross_hessian_of(self, z: Matrix, moves: Iterable[Matrix], count: int, convex: bool) -> Matrix:
         """Return A'∇²F(z)v for each of `count` changes v of the margins; of shape (d, count)."""
-        bends = [part.bend_of(margins, convex) for part, margins in self._by_class(z)]
+        bend = self.bend_of(z, convex)
         cross = np.zeros((self.dimension, count), order="F")
         for j, move in enumerate(moves):
             for k in np.flatnonzero(np.any(move, axis=0)):  # a coordinate moves the margins of one class
-                cross[k :: self.n_outputs, j] = self.design.rmatvec(bends[k] * self.of_samples(move)[:, k])
+                cross[k :: self.n_outputs, j] = self.design.rmatvec(bend[:, k] * self.of_samples(move)[:, k])
                 if self.ridge is not None:
                     cross[k :: self.n_outputs, j] += self.ridge.gradient(self.tail(move)[:, k])
         return cross
 
-    def gradient_squares_of(self, z: Matrix) -> Vector:
-        """Return the mean over the samples, by weight, of the squares of their own gradients; of shape (d,)."""
-        return self._flat([part.gradient_squares_of(margins) for part, margins in self._by_class(z)])
-
-    def feature_hessians_of(self, z: Matrix) -> Matrix:
-        """Return the diagonal blocks of A'∇²F(z)A, one per feature; of shape (n_features, n_outputs, n_outputs)."""
-        diagonal = self.hessian_diagonal_of(z, True).reshape(-1, self.n_outputs)
-        return np.asarray(diagonal[:, :, None] * np.eye(self.n_outputs))
-
-    def hessian_diagonal_of(self, z: Matrix, convex: bool) -> Vector:
-        """Return the diagonal of that matrix."""
-        return self._flat([part.hessian_diagonal_of(margins, convex) for part, margins in self._by_class(z)])
-
-    def _left_out(self, A: Matrix, z: Matrix, rows: slice, inverse: Matrix, without: Vector) -> Vector:
-        m, K = A.shape[1], self.n_outputs
-        own = inverse.reshape(m, K, m, K)
-        each = [part._left_out(A, z[:, a], rows, own[:, a, :, a], without) for a, part in enumerate(self.parts)]
-        return np.asarray(np.sum(each, axis=0), np.float64)
-
     def _by_class(self, z: Matrix) -> Iterable[tuple[LinearModel, Vector]]:
         """Return the model of each class with its margins."""
         return zip(self.parts, np.ascontiguousarray(z.T), strict=True)
-
-    def _flat(self, by_class: list[Vector]) -> Vector:
-        """Return a vector of coordinates of B, from those of each class."""
-        return np.stack(by_class, axis=1).ravel()
 
     def __repr__(self) -> str:
         return f"OneVsRestModel({self.design!r}, {self.n_outputs} classes, loss={self.loss!r})"

@@ -44,6 +44,10 @@ class Quadratic(Curved):
     """
 
     curved = True
+    weak_convexity = 0.0
+    dimension: int = 0
+    n_margins: int = 0
+    feature_scale: FeatureScale | None = None
 
     def __init__(
         self,
@@ -55,21 +59,12 @@ class Quadratic(Curved):
         feature_scale: FeatureScale | None = None,
     ) -> None:
         self.center = center
+        self.dimension = self.n_margins = center.size
         self.value = value
         self.gradient = gradient
         self.hessian = hessian
         self.n_outputs = n_outputs
-        self._feature_scale = feature_scale
-
-    @property
-    def feature_scale(self) -> FeatureScale | None:
-        """In which units ∇ψ is measured, feature by feature; None where nothing is known of the features."""
-        return self._feature_scale
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates d."""
-        return self.center.size
+        self.feature_scale = feature_scale
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Return ψ(x) and ∇ψ(x) (a subgradient where ψ has a kink)."""
@@ -89,13 +84,8 @@ class Quadratic(Curved):
             gradient[coordinates],
             self.hessian[np.ix_(coordinates, coordinates)],
             self.n_outputs,
-            None if self._feature_scale is None else self._feature_scale.restrict(W),
+            None if self.feature_scale is None else self.feature_scale.restrict(W),
         )
-
-    @property
-    def weak_convexity(self) -> float:
-        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
-        return 0.0
 
     @cached_property
     def curvature(self) -> float:
@@ -107,11 +97,6 @@ class Quadratic(Curved):
     def smoothness(self) -> float:
         """L, at most the largest sum of a row of |H|."""
         return float(np.abs(self.hessian).sum(axis=1).max(initial=0.0))
-
-    @property
-    def n_margins(self) -> int:
-        """How many margins there are: the Hessian has at most this rank."""
-        return self.dimension
 
     def margins(self, x: Vector) -> Vector:
         """Return z = Ax + o."""

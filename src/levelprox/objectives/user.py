@@ -40,48 +40,33 @@ class Declared(Objective):
         L in [0, inf]; inf is unknown.
     """
 
+    dimension: int = 0
+    weak_convexity: float = 0.0
+    smoothness: float = math.inf
+    nonsmoothness: float = 0.0
+
     def __init__(self, dimension: int, weak_convexity: float, smoothness: float, nonsmoothness: float) -> None:
-        self._dimension = whole("the number of coordinates", dimension, 1)
-        self._weak_convexity = constant("weak_convexity", weak_convexity)
-        self._smoothness = math.inf if smoothness == math.inf else constant("smoothness", smoothness)
-        self._nonsmoothness = constant("nonsmoothness", nonsmoothness)
-        self.smooth = self._nonsmoothness == 0
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates d."""
-        return self._dimension
-
-    @property
-    def weak_convexity(self) -> float:
-        """μ of Assumption 1: ψ + μ/2 ‖·‖² is convex. 0 for convex ψ."""
-        return self._weak_convexity
-
-    @property
-    def smoothness(self) -> float:
-        """L: how fast ∇ψ can change. inf where it is not known."""
-        return self._smoothness
-
-    @property
-    def nonsmoothness(self) -> float:
-        """M: how far subgradients can jump. 0 for differentiable ψ, inf where it is not known."""
-        return self._nonsmoothness
+        self.dimension = whole("the number of coordinates", dimension, 1)
+        self.weak_convexity = constant("weak_convexity", weak_convexity)
+        self.smoothness = math.inf if smoothness == math.inf else constant("smoothness", smoothness)
+        self.nonsmoothness = constant("nonsmoothness", nonsmoothness)
+        self.smooth = self.nonsmoothness == 0
 
     @property
     def constants(self) -> tuple[float, float, float]:
         """μ, L and M."""
-        return self._weak_convexity, self._smoothness, self._nonsmoothness
+        return self.weak_convexity, self.smoothness, self.nonsmoothness
 
     def _spread_over_values(self) -> float:
         """M²/|ψ(0)|, what stands for a second derivative where ψ has kinks."""
-        value = abs(self.value_and_gradient(np.zeros(self._dimension))[0])
-        return max(self._weak_convexity, self._nonsmoothness**2 / value if 0 < value < np.inf else 1.0)
+        value = abs(self.value_and_gradient(np.zeros(self.dimension))[0])
+        return max(self.weak_convexity, self.nonsmoothness**2 / value if 0 < value < np.inf else 1.0)
 
     def checked_gradient(self, gradient: object) -> Vector:
         """Return a copy of the user's gradient in float64, of the right shape; NaN and infinities are passed on."""
         slope = np.array(real_array("the gradient", gradient), dtype=np.float64)
-        if slope.shape != (self._dimension,):
-            raise InvalidInputError(f"the gradient must have shape ({self._dimension},), got {slope.shape}")
+        if slope.shape != (self.dimension,):
+            raise InvalidInputError(f"the gradient must have shape ({self.dimension},), got {slope.shape}")
         return slope
 
     @staticmethod
@@ -174,10 +159,10 @@ class Function(Declared):
 
     def restrict(self, W: NDArray[np.intp]) -> Function:
         """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
-        W = np.arange(self._dimension)[W]
+        W = np.arange(self.dimension)[W]
 
         def on_w(x_w: Vector) -> tuple[float, Vector]:
-            x = np.zeros(self._dimension)
+            x = np.zeros(self.dimension)
             x[W] = x_w
             value, gradient = self.value_and_gradient(x)
             return value, gradient[W]
@@ -190,15 +175,15 @@ class Function(Declared):
         try:
             if not self.smooth:
                 return self._spread_over_values()
-            _, slope = self.value_and_gradient(np.zeros(self._dimension))
+            _, slope = self.value_and_gradient(np.zeros(self.dimension))
             length = float(np.linalg.norm(slope))
             if not (np.isfinite(length) and length > 0):
-                return max(self._weak_convexity, 1.0)
+                return max(self.weak_convexity, 1.0)
             _, further = self.value_and_gradient(-1e-4 / length * slope)
         except Exception:  # not defined there, perhaps: steps will find their length
-            return max(self._weak_convexity, 1.0)
+            return max(self.weak_convexity, 1.0)
         estimate = float(np.linalg.norm(further - slope)) / 1e-4
-        return max(estimate if np.isfinite(estimate) and estimate > 0 else 1.0, self._weak_convexity)
+        return max(estimate if np.isfinite(estimate) and estimate > 0 else 1.0, self.weak_convexity)
 
 
 class Stochastic(Declared):
@@ -236,6 +221,7 @@ class Stochastic(Declared):
     """
 
     sampled = True
+    noise: float = 0.0
 
     def __init__(
         self,
@@ -252,17 +238,12 @@ class Stochastic(Declared):
         if not callable(oracle):
             raise InvalidInputError(f"oracle must be a function (x, rng) -> subgradient, got {type(oracle).__name__}")
         super().__init__(dimension, weak_convexity, constant("smoothness", smoothness), nonsmoothness)
-        if self._smoothness == 0 and self._nonsmoothness == 0:
+        if self.smoothness == 0 and self.nonsmoothness == 0:
             raise InvalidInputError("declare smoothness (L) or nonsmoothness (M) of the objective: both are 0")
         self.oracle = oracle
         self.samples = whole("samples", samples, 2)
-        self._noise = constant("noise", noise)
-        self.exact = None if exact is None else Function(exact, self._dimension, *self.constants)
-
-    @property
-    def noise(self) -> float:
-        """σ of one sample of the gradient. inf where it is not known, or cannot be bounded."""
-        return self._noise
+        self.noise = constant("noise", noise)
+        self.exact = None if exact is None else Function(exact, self.dimension, *self.constants)
 
     @property
     def evaluation_cost(self) -> int:
@@ -272,7 +253,7 @@ class Stochastic(Declared):
     @cached_property
     def curvature(self) -> float:
         """A typical size of the second derivative of ψ along one coordinate; it sets the scale of γ."""
-        return self._smoothness or self._spread_over_values()
+        return self.smoothness or self._spread_over_values()
 
     def sample(self, x: Vector, rng: np.random.Generator) -> Vector:
         """Ψ'(x, ξ) for one ξ, with its shape checked; NaN and infinities are passed on."""
@@ -293,10 +274,10 @@ class Stochastic(Declared):
 
     def restrict(self, W: NDArray[np.intp]) -> Stochastic:
         """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
-        W = np.arange(self._dimension)[W]
+        W = np.arange(self.dimension)[W]
 
         def on_w(x_w: Vector, rng: np.random.Generator) -> Vector | tuple[float, Vector]:
-            x = np.zeros(self._dimension)
+            x = np.zeros(self.dimension)
             x[W] = x_w
             value, gradient = self._draw(x, rng)
             return gradient[W] if value is None else (value, gradient[W])
@@ -304,10 +285,10 @@ class Stochastic(Declared):
         return Stochastic(
             on_w,
             len(W),
-            noise=self._noise,
-            smoothness=self._smoothness,
-            nonsmoothness=self._nonsmoothness,
-            weak_convexity=self._weak_convexity,
+            noise=self.noise,
+            smoothness=self.smoothness,
+            nonsmoothness=self.nonsmoothness,
+            weak_convexity=self.weak_convexity,
             exact=None if self.exact is None else self.exact.restrict(W).fun,
             samples=self.samples,
         )
@@ -325,7 +306,7 @@ class Stochastic(Declared):
     def _averages(self, x: Vector) -> tuple[float, Vector, float]:
         """Means of Ψ and Ψ' over the samples of one seed, and the standard error of the latter."""
         rng = np.random.default_rng(_EVALUATION_SEED)
-        values, mean, squares = 0.0, np.zeros(self._dimension), 0.0
+        values, mean, squares = 0.0, np.zeros(self.dimension), 0.0
         for n in range(1, self.samples + 1):
             value, gradient = self._draw(x, rng)
             if value is None:
@@ -340,6 +321,6 @@ class Stochastic(Declared):
 
     def __repr__(self) -> str:
         return (
-            f"Stochastic({self._dimension} coordinates, noise={self._noise:g}, smoothness={self._smoothness:g}, "
-            f"nonsmoothness={self._nonsmoothness:g}, weak_convexity={self._weak_convexity:g})"
+            f"Stochastic({self.dimension} coordinates, noise={self.noise:g}, smoothness={self.smoothness:g}, "
+            f"nonsmoothness={self.nonsmoothness:g}, weak_convexity={self.weak_convexity:g})"
         )

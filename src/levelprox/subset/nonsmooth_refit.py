@@ -141,7 +141,7 @@ class ExactRefits:
         self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
         self.kinked = [KinkedModel(part) for part in self.parts]
         self.columns = Columns(self.parts[0])
-        self.noise = self.parts[0].column_noise()
+        self.noise = self.parts[0].design.column_noise()
 
     def __call__(self, features: Features, near: Fit, seconds_left: Callable[[], float]) -> ExactFit:
         """Minimise ψ over these features, from the coefficients of another fit."""

@@ -95,7 +95,7 @@ class Refits:
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
         linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
-        self.noise = linear.column_noise() if isinstance(linear, LinearModel) else None
+        self.noise = linear.design.column_noise() if isinstance(linear, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts

@@ -26,7 +26,7 @@ from levelprox.designs import ScaledDesign, as_design
 from levelprox.exceptions import BackendError, InvalidInputError
 from levelprox.losses import Absolute, Cauchy, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.model import Point
+from levelprox.objectives.leave_one_out import Point
 from levelprox.problem import Problem
 from tests.support.registries import LOSSES, targets_of
 

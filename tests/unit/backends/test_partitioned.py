@@ -20,7 +20,7 @@ from levelprox.designs import DenseDesign, RunningMoments, ScaledDesign, as_desi
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Hinge, Logistic, Loss, Squared
 from levelprox.objectives import LinearModel, MultinomialModel, OneVsRestModel
-from levelprox.objectives.model import Point
+from levelprox.objectives.leave_one_out import Point
 from tests.support.in_memory_partitions import InMemory
 from tests.support.registries import LOSSES, targets_of
 

@@ -40,7 +40,7 @@ from levelprox.constraints import MCP
 from levelprox.estimators._automatic_ridge import GRID, _inverse, _minimised, chosen_ridge
 from levelprox.estimators._fit import Task
 from levelprox.objectives import OneVsRestModel
-from levelprox.objectives.model import Point
+from levelprox.objectives.leave_one_out import Point, left_out_losses
 from levelprox.subset.swaps import SwapSearch
 from tests.support.ridge_problems import LOSSES, RidgeOracle, ridge_case
 
@@ -368,7 +368,7 @@ def test_leave_one_out_losses_are_those_of_refits(model: Any, classes: int, repe
         ridge = factor / (2 * count.sum())
         bend = np.repeat([2 * ridge, 2 * ridge, 0.0], objective.n_outputs)
         x, hessian = _minimised(objective, np.zeros(bend.size), bend)
-        losses = objective.left_out_losses(Point(x, _inverse(hessian)), 1 / count.sum())
+        losses = left_out_losses(objective, Point(x, _inverse(hessian)), 1 / count.sum())
         found = float(np.sum(count * losses) / count.sum())
         exact = exact_left_out(X, y, count, ridge, model is MultinomialModel)
         in_sample = objective.value_of(objective.margins(x))
