@@ -28,7 +28,7 @@ from levelprox.designs._base import Design
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import restricted as restriction
 from levelprox.objectives import multinomial
-from levelprox.subset.newton import class_fit
+from levelprox.subset.multiclass_fit import class_fit
 from tests.support.input_cases import WAYS, samples
 
 N, D = 60, 8

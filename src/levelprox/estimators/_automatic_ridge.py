@@ -40,6 +40,7 @@ from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit
+from levelprox.subset.newton import Minimum, Proximal, minimised
 from levelprox.subset.refit import Refits
 from levelprox.subset.swap_bounds import contrasts, of_each_feature
 
@@ -135,14 +136,14 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
     chosen, x, before = largest, np.zeros(m * n_outputs), None
     for factor in GRID:
         bend = np.repeat(2 * factor * largest * unit, n_outputs)
-        x, hessian = _minimised(objective, x, bend)
-        while n_outputs == 1 and np.any(negative := signs & (x < 0)):
+        found = _minimised(objective, x, bend)
+        while n_outputs == 1 and np.any(negative := signs & (found.x < 0)):
             kept = np.flatnonzero(~negative)
             objective = cast(Curved, objective.restrict(kept))
             unit, signs, bend = unit[kept], signs[kept], bend[kept]
-            x, hessian = _minimised(objective, x[kept], bend)
+            found = _minimised(objective, found.x[kept], bend)
             before = None if before is None else Point(before.x[kept], before.inverse[np.ix_(kept, kept)])
-        after = Point(x, _inverse(hessian))
+        x, after = found.x, _point(objective, found)
         if before is not None:
             assert isinstance(objective, RemoteObjective | Model)
             mean, square = objective.left_out_fall(before, after, 2 * largest)
@@ -154,37 +155,21 @@ def chosen_ridge(objective: Curved, unit: Vector, largest: float, signs: NDArray
 
 def without_ridge(objective: Curved, x: Vector) -> Vector:
     """Return about the minimiser of a logistic loss, from a point; far out where there is none."""
-    return _minimised(objective, x, np.zeros(x.size))[0]
+    return _minimised(objective, x, np.zeros(x.size)).x
 
 
-def _minimised(objective: Curved, x: Vector, bend: Vector) -> tuple[Vector, Matrix]:
-    """Return the minimiser of ψ(x) + ½ Σ bend_j x_j² and the Hessian there, by Newton's method."""
-    value, gradient, hessian = _evaluated(objective, x, bend)
-    for _ in range(_STEPS):
-        step = -_inverse(hessian) @ gradient
-        predicted = -float(gradient @ step)
-        if not predicted > _ENOUGH * abs(value):
-            break
-        for halving in range(_HALVINGS):
-            new = x + 0.5**halving * step
-            after = _evaluated(objective, new, bend)
-            if after[0] < value:
-                break
-        else:
-            break
-        x, (value, gradient, hessian) = new, after
-    return x, hessian
+def _minimised(objective: Curved, x: Vector, bend: Vector) -> Minimum:
+    """Return the minimum of ψ(x) + ½ Σ bend_j x_j²."""
+    return minimised(Proximal(objective, np.diag(bend)), x, _ENOUGH / 2, most=_STEPS, halvings=_HALVINGS)
 
 
-def _evaluated(objective: Curved, x: Vector, bend: Vector) -> tuple[float, Vector, Matrix]:
-    """Return ψ with a penalty, its gradient and its Hessian; of a softmax model curved along shifts of all classes."""
-    z = objective.margins(x)
-    hessian = objective.hessian_of(z, True) + np.diag(bend)  # first: on a cluster one round answers all three
+def _point(objective: Curved, found: Minimum) -> Point:
+    """Return a minimum with its inverse Hessian; a softmax model is curved along shifts of all classes."""
+    hessian = found.hessian
     if objective.only_contrasts:
         size = np.maximum(np.diagonal(hessian)[:: objective.n_outputs], np.finfo(np.float64).tiny)
         hessian = hessian + np.kron(np.diag(size), np.full((objective.n_outputs,) * 2, 1 / objective.n_outputs))
-    value = objective.value_of(z) + 0.5 * float(np.sum(bend * x**2))
-    return value, objective.gradient_of(z) + bend * x, hessian
+    return Point(found.x, _inverse(hessian))
 
 
 def _inverse(hessian: Matrix) -> Matrix:

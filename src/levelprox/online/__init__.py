@@ -31,7 +31,7 @@ from levelprox._validation import finite, positive, real_array, whole
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods import Context, Method, Stop
 from levelprox.objectives import LinearModel, Model, OneVsRestModel
-from levelprox.online.batch_problem import PastBatches, Proximal, coordinates
+from levelprox.online.batch_problem import BatchProblem, PastBatches, coordinates
 from levelprox.result import Status
 
 _PRIOR = 1.0  # samples that the term with ρ is worth
@@ -234,7 +234,9 @@ class Stream:
         )
         gradient = trust * past.gradient[places]
         steady = _STEADY * bend if _is_bent_back(model) else 0.0
-        problem = Proximal(part, share, (1 - share) * gradient, metric, center[places], self._bounded[places], steady)
+        problem = BatchProblem(
+            part, metric, (1 - share) * gradient, center[places], share, self._bounded[places], steady
+        )
         enough = _READY * (self.k + 5)
         ready = (past.seen + m >= min(enough, past.weight + m)) & (self._since >= enough)
         price = past.noise * (1 + math.log(x.size)) / (past.weight + m)

@@ -24,19 +24,17 @@ classes are separated, too. Newton's method on margins; at bounds, coordinates t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from levelprox._typing import Features, Mask, Matrix, Vector
-from levelprox.objectives import Model
+from levelprox.subset.newton import Minimum, Proximal, minimised
 
 _SEEN_IN_FULL_SHARE = 1 - 1e-9  # of M
 _HESSIAN_HALVINGS = 6
 _NEWTON_STEPS = 30
 _DECREASE_TOLERANCE = 1e-10  # of F
-_ARMIJO = 1e-4
 _STEP_HALVINGS = 40
 _LAST_DIGITS = 16 * float(np.finfo(np.float64).eps)
 
@@ -181,16 +179,6 @@ def _is_semidefinite(H: Matrix) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class Minimum:
-    """x, F(x), the margins there and a positive definite ∇²F."""
-
-    x: Vector
-    value: float
-    margins: Vector
-    hessian: Matrix
-
-
 class Left(NamedTuple):
     """Where the model of F has its minimum over the features that are left, and which these are."""
 
@@ -198,76 +186,15 @@ class Left(NamedTuple):
     features: Mask
 
 
-@dataclass(frozen=True, eq=False)
-class Proximal:
-    """F.
-
-    Attributes
-    ----------
-    model : Model
-        ψ.
-    share : float
-        α.
-    pull : ndarray of shape (d,)
-        p.
-    metric : ndarray of shape (d, d)
-        Q.
-    center : ndarray of shape (d,)
-        c.
-    nonnegative : ndarray of bool of shape (d,)
-    steady : float
-        What is added to the curvature of ψ where it is not convex: steps are shorter, the minimiser stays.
-    """
-
-    model: Model
-    share: float
-    pull: Vector
-    metric: Matrix
-    center: Vector
-    nonnegative: Mask
-    steady: float
-
-    def value(self, x: Vector, z: Vector) -> float:
-        """Return F(x), given the margins."""
-        dx = x - self.center
-        return self.share * self.model.value_of(z) + float(self.pull @ dx) + 0.5 * float(dx @ (self.metric @ dx))
+class BatchProblem(Proximal):
+    """F over few features."""
 
     def minimised(self, x: Vector, free: Mask) -> Minimum | None:
         """Return the minimiser over the free coordinates, from x on, which is 0 at the others; None if that fails."""
-        z = self.model.margins(x)
-        value = self.value(x, z)
-        if not np.isfinite(value):
+        if not np.isfinite(self.value(x, self.model.margins(x))):
             return None
-        for _ in range(_NEWTON_STEPS):
-            gradient = self.share * self.model.gradient_of(z) + self.pull + self.metric @ (x - self.center)
-            hessian = self.share * self.model.hessian_of(z, True) + self.metric
-            hessian[np.diag_indices_from(hessian)] += self.share * self.steady
-            moving = free & ~(self.nonnegative & (x <= 0) & (gradient >= 0))
-            step = _newton_step(hessian, gradient, moving)
-            if step is None:
-                return None
-            if -float(gradient @ step) <= _DECREASE_TOLERANCE * abs(value):
-                break
-            following = self._searched(x, z, value, gradient, step)
-            if following is None:
-                break
-            x, z, value = following
-        return Minimum(x, value, z, hessian)
-
-    def _searched(
-        self, x: Vector, z: Vector, value: float, gradient: Vector, step: Vector
-    ) -> tuple[Vector, Vector, float] | None:
-        """Return a point along the projected step at which F is lower by enough; None if there is none."""
-        t = 1.0
-        for _ in range(_STEP_HALVINGS):
-            end = x + t * step
-            end[self.nonnegative] = np.maximum(end[self.nonnegative], 0.0)
-            margins = z + self.model.moved(end - x)
-            after = self.value(end, margins)
-            if after <= value + _ARMIJO * float(gradient @ (end - x)) + _LAST_DIGITS * abs(value):
-                return (end, margins, after) if after < value else None
-            t /= 2
-        return None
+        found = minimised(self, x, _DECREASE_TOLERANCE / 2, free=free, most=_NEWTON_STEPS, halvings=_STEP_HALVINGS)
+        return found if np.all(np.isfinite(found.hessian)) else None
 
     def over_few(self, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
         """Return the minimum over at most k features that count; ready ones replace those of x if worth their price."""
@@ -322,12 +249,3 @@ class Proximal:
             x[mine] = K[mine, :] = K[:, mine] = 0.0
             left[out] = False
         return Left(x, left)
-
-
-def _newton_step(hessian: Matrix, gradient: Vector, moving: Mask) -> Vector | None:
-    step = np.zeros_like(gradient)
-    try:
-        step[moving] = -np.linalg.solve(hessian[np.ix_(moving, moving)], gradient[moving])
-    except np.linalg.LinAlgError:
-        return None
-    return step if np.all(np.isfinite(step)) else None

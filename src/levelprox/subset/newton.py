@@ -1,30 +1,28 @@
-"""Newton's method over a few features: on ψ itself, and for a softmax model over an orthonormal basis of its columns.
+"""Newton's method over a few features, for losses and data without a compiled fit.
 
-A softmax model is fitted for any units, means and angles of its columns (`class_fit`): these are replaced by a
-basis that is orthonormal with the weights of the samples, centred first where there is an intercept, then by a QR
-decomposition with pivoting. Newton steps run over the coefficients of that basis. Where ψ hardly bends, as far from the
-data's own margins, a typical curvature is added, and steps are doubled as long as ψ falls.
+One loop minimises ψ over some features, alone or with a quadratic term: a ridge, or what a stream knows of the batches
+before. At bounds, coordinates that would cross them stay there (Bertsekas 1982, "Projected Newton methods for
+optimization problems with simple constraints"). multiclass_fit.py has the fits of softmax models over a basis of their
+columns.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, qr, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
 
-from levelprox._runtime import TimeLimitError, seconds_left
-from levelprox._typing import Matrix, Vector
+from levelprox._typing import Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
+from levelprox.objectives import Curved, LinearModel, Model, OneVsRestModel
 from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import (
-    EPS,
     LAST_DIGITS_SHARE,
     LAST_STEPS,
     NEWTON_STEPS,
@@ -36,57 +34,168 @@ from levelprox.subset.fit import (
 
 _RIDGE_SHARE = 1e-9  # of the curvature at the start
 _LOG_CURVATURE_CHANGE = 8.0  # at most, in a step
-_ARMIJO = 1e-4
-_SHORTEST_STEP = 2.0**-10  # of a Newton step
-_CLASS_NEWTON_STEPS = 200
-_MANY_CLASSES, _FEW_STEPS = 16, 20  # of more classes and many coordinates, after the quasi-Newton method
-_SPANNED_SHARE = 1e-12  # of the length of a column: what others leave of it
-_CLASS_RIDGE_SHARE = 1e-9  # of the typical curvature
-_LEAST_RIDGE_SHARE, _MOST_RIDGE_SHARE = 1e-12, 1e6
-_DOUBLING_GAIN_SHARE = 0.1  # of what a step is predicted to gain, for a step twice as long
-_SHORTEST_CLASS_STEP, _LONGEST_STEP = 2.0**-12, 2.0**40
-_CLASS_PREDICTED_SHARE = 1e-15  # of ψ: what is predicted below it is rounding
-_QUASI_NEWTON_COORDINATES = 300  # coordinates from which on a quasi-Newton method begins
-_QUASI_CLASS_NEWTON_STEPS, _QUASI_NEWTON_PAIRS = 500, 20  # of it at most, and the number of stored pairs
-_NO_LOSS_SHARE = 1e-17  # of ψ at 0: what is left of it no longer shows
-_SEPARATING_SHARE = 1e-2  # of the largest margin: the least by which a class is ahead of the others
-_ATTAINED_SHARE = 1e-8  # of ψ over the basis: by how much ψ over the columns may be above it
-_LAST_STEP_SHARE = 0.1  # of what may be left to gain: its last step
+ARMIJO = 1e-4
+_HALVINGS = 10  # of a Newton step
+_MANY_CLASSES = 16  # whose systems are solved by a Cholesky factor
 
 
-def newton_fit(
-    objective: Model, x: Vector, tolerance: float, accuracy: float
-) -> tuple[Vector, float, Vector, Matrix] | None:
-    """Return x, ψ, margins and Hessian once ‖∇ψ‖∞ and what is left to gain are small; None if that takes many steps."""
-    z = objective.margins(x)
-    psi, gradient, hessian = objective.value_of(z), objective.gradient_of(z), objective.hessian_of(z, True)
-    ridge = np.diag(_RIDGE_SHARE * np.diagonal(hessian))
-    for _ in range(NEWTON_STEPS):
-        flat = float(np.max(np.abs(gradient), initial=0.0)) <= tolerance
-        step = newton_step(objective, hessian, gradient, ridge)
-        if step is None:
-            return (x, psi, z, hessian) if flat else None
-        predicted = -float(np.sum(step * gradient))
-        if flat and predicted <= 2 * accuracy * abs(psi):
-            return x, psi, z, hessian
-        if predicted <= PREDICTED_SHARE * abs(psi):  # as where classes are separated: coefficients grow without end
-            return x, psi, z, hessian
-        along = objective.moved(step)
-        far = (
-            objective.self_concordance * float(np.max(np.abs(of_samples(objective, along))))
-            if _bends(objective)
-            else 0.0
-        )
-        t = min(1.0, _LOG_CURVATURE_CHANGE / far) if far > 0 else 1.0
-        while not objective.value_of(z + t * along) <= psi - _ARMIJO * t * predicted + LAST_DIGITS_SHARE * abs(psi):
-            t /= 2
-            if t < _SHORTEST_STEP:
-                return None
-        new, gradient, following = objective.evaluated(z, t * step, True)
-        if following is None or not np.all(np.isfinite(gradient)):
+class Minimum(NamedTuple):
+    """Where Newton's method ends: x, F(x), margins and a positive semidefinite ∇²F there, and the number of steps."""
+
+    x: Vector
+    value: float
+    margins: Vector
+    hessian: Matrix
+    n_steps: int
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Proximal:
+    """F(x) = α ψ(x) + ⟨p, x − c⟩ + ½ (x − c)'Q(x − c); ψ itself where there is no Q.
+
+    Attributes
+    ----------
+    model : Curved
+        ψ.
+    metric : ndarray of shape (d, d), optional
+        Q.
+    pull, center : ndarray of shape (d,), optional
+        p and c; None is 0.
+    share : float
+        α.
+    nonnegative : ndarray of bool of shape (d,), optional
+        Coordinates that must not be negative.
+    steady : float
+        What is added to the curvature of ψ where it is not convex: steps are shorter, the minimiser stays.
+    hessian_of : callable, optional
+        Returns ∇²ψ at margins, where there is a faster way than that of the model.
+    """
+
+    model: Curved
+    metric: Matrix | None = None
+    pull: Vector | None = None
+    center: Vector | None = None
+    share: float = 1.0
+    nonnegative: Mask | None = None
+    steady: float = 0.0
+    hessian_of: Callable[[Vector], Matrix] | None = None
+
+    def value(self, x: Vector, z: Vector) -> float:
+        """Return F(x), given the margins."""
+        psi = self.model.value_of(z)
+        if self.metric is None:
+            return psi
+        dx = x if self.center is None else x - self.center
+        linear = 0.0 if self.pull is None else float(self.pull @ dx)
+        return self.share * psi + linear + 0.5 * float(dx @ (self.metric @ dx))
+
+    def derivatives(self, x: Vector, gradient: Vector, hessian: Matrix) -> tuple[Vector, Matrix]:
+        """Return those of F, given those of ψ."""
+        if self.metric is None:
+            return gradient, hessian
+        dx = x if self.center is None else x - self.center
+        gradient = self.share * gradient + (0.0 if self.pull is None else self.pull) + self.metric @ dx
+        hessian = self.share * hessian + self.metric
+        hessian[np.diag_indices_from(hessian)] += self.share * self.steady
+        return gradient, hessian
+
+    def hessian(self, z: Vector) -> Matrix:
+        """Return the positive semidefinite ∇²ψ at margins."""
+        return self.model.hessian_of(z, True) if self.hessian_of is None else self.hessian_of(z)
+
+    def evaluated(self, z: Vector, dx: Vector) -> tuple[Vector, Vector, Matrix | None]:
+        """Return margins after a step, and gradient and Hessian of ψ there."""
+        if self.metric is None:
+            return self.model.evaluated(z, dx, True)
+        z = z + self.model.moved(dx)
+        hessian = self.hessian(z)  # first: for remote data one round answers for all three
+        return z, self.model.gradient_of(z), hessian
+
+    def step(self, x: Vector, gradient: Vector, hessian: Matrix, ridge: Vector, free: Mask | None) -> Vector | None:
+        """Return the Newton step over free coordinates that do not cross their bound; None if there is none."""
+        if self.nonnegative is None or free is None:
+            return newton_step(self.model, hessian, gradient, ridge)
+        moving = free & ~(self.nonnegative & (x <= 0) & (gradient >= 0))
+        step = np.zeros_like(gradient)
+        try:
+            step[moving] = -np.linalg.solve(hessian[np.ix_(moving, moving)], gradient[moving])
+        except np.linalg.LinAlgError:
             return None
-        x, z, psi, hessian = x + t * step, new, objective.value_of(new), following
-    return None
+        return step if np.all(np.isfinite(step)) else None
+
+    def inside(self, x: Vector, dx: Vector) -> Vector:
+        """Return a step from x, shortened where it would cross a bound."""
+        return dx if self.nonnegative is None else np.where(self.nonnegative, np.maximum(x + dx, 0.0), x + dx) - x
+
+    def longest(self, step: Vector) -> float:
+        """Return how much of a step to take at most: where the curvature changes, margins must not go far."""
+        if self.nonnegative is not None or not isinstance(self.model, Model) or not _bends(self.model):
+            return 1.0
+        along = of_samples(self.model, self.model.moved(step))
+        far = self.model.self_concordance * float(np.max(np.abs(along)))
+        return min(1.0, _LOG_CURVATURE_CHANGE / far) if far > 0 else 1.0
+
+
+def minimised(
+    F: Proximal,
+    x: Vector,
+    accuracy: float,
+    tolerance: float = math.inf,
+    free: Mask | None = None,
+    most: int = NEWTON_STEPS,
+    halvings: int = _HALVINGS,
+    check: Callable[[], None] = lambda: None,
+) -> Minimum:
+    """Minimise F by Newton's method with Armijo's rule.
+
+    It has converged once ‖∇F‖∞ is at most `tolerance` and what is left to gain at most `accuracy` of F; or where more
+    steps gain nothing, as where classes are separated: coefficients grow without end.
+
+    Parameters
+    ----------
+    F : Proximal
+    x : ndarray of shape (d,)
+        Where to begin.
+    accuracy, tolerance : float
+    free : ndarray of bool of shape (d,), optional
+        Coordinates that may change, for F with signs.
+    most, halvings : int
+        The largest number of steps, and of halvings of each.
+    check : callable
+        Called before every step; may raise an error.
+    """
+    model, z = F.model, F.model.margins(x)
+    hessian = F.hessian(z)  # first: for remote data one round answers for all three
+    gradient, hessian = F.derivatives(x, model.gradient_of(z), hessian)
+    value, n_steps = F.value(x, z), 0
+    ridge = np.diag(_RIDGE_SHARE * np.diagonal(hessian))
+    while n_steps < most:
+        check()
+        n_steps += 1
+        flat = float(np.max(np.abs(gradient), initial=0.0)) <= tolerance
+        step = F.step(x, gradient, hessian, ridge, free)
+        if step is None:
+            return Minimum(x, value, z, hessian, n_steps, flat)
+        predicted = -float(np.sum(step * gradient))
+        if predicted <= max(2 * accuracy if flat else 0.0, PREDICTED_SHARE) * abs(value):
+            return Minimum(x, value, z, hessian, n_steps, True)
+        t = F.longest(step)
+        for _ in range(halvings):
+            dx = F.inside(x, t * step)
+            after = F.evaluated(z, dx) if model.expensive else None
+            reached = F.value(x + dx, z + model.moved(dx) if after is None else after[0])
+            if reached <= value + ARMIJO * float(np.sum(gradient * dx)) + LAST_DIGITS_SHARE * abs(value):
+                break
+            t /= 2
+        else:
+            break
+        new, gradient, following = after or F.evaluated(z, dx)
+        if following is None or not np.all(np.isfinite(gradient)):
+            break
+        x, z = x + dx, new
+        value, (gradient, hessian) = F.value(x, z), F.derivatives(x, gradient, following)
+    return Minimum(x, value, z, hessian, n_steps, False)
 
 
 def to_the_last_digits(problem: FeatureProblem, fit: Fit, null: NullFit) -> Fit:
@@ -118,7 +227,7 @@ def to_the_last_digits(problem: FeatureProblem, fit: Fit, null: NullFit) -> Fit:
     return replace(fit, x=x, psi=psi, margins=z, hessian=hessian)
 
 
-def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vector) -> Vector | None:
+def newton_step(objective: Curved, hessian: Vector, gradient: Vector, ridge: Vector) -> Vector | None:
     """−(H + ridge)⁻¹∇ψ; where ψ sees only differences between coefficients of classes, the shortest step.
 
     The ridge keeps features apart whose curvature is gone, as where they separate classes. Where ψ does not see all
@@ -130,10 +239,10 @@ def newton_step(objective: Model, hessian: Vector, gradient: Vector, ridge: Vect
         hessian = hessian + np.kron(np.diag(curvature), np.ones((n_outputs, n_outputs)))
     try:
         if isinstance(objective, OneVsRestModel):
-            solved = np.linalg.solve(by_class(hessian, n_outputs), gradient.reshape(-1, n_outputs).T[:, :, None])
-            step = -np.asarray(solved[:, :, 0].T.ravel(), np.float64)
+            steps = np.linalg.solve(by_class(hessian, n_outputs), gradient.reshape(-1, n_outputs).T[:, :, None])
+            step = -np.asarray(steps[:, :, 0].T.ravel(), np.float64)
         else:
-            step = -_solved(hessian, gradient, n_outputs)
+            step = -solved(hessian, gradient, n_outputs)
     except np.linalg.LinAlgError:
         return None
     return step if np.all(np.isfinite(step)) and np.sum(step * gradient) < 0 else None
@@ -154,236 +263,7 @@ def _bends(objective: Model) -> bool:
     return 0 < objective.self_concordance < math.inf
 
 
-class Basis:
-    """A basis of the span of columns, orthonormal with the weights of the samples.
-
-    Parameters
-    ----------
-    columns : ndarray of shape (n, m)
-    share : ndarray of shape (n,)
-        The weights, which add up to 1.
-    ones : ndarray of int
-        Which columns are constant: the others are centred.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n, r)
-        The basis.
-    noise : ndarray of shape (r,)
-        The rounding error of each vector of the basis, relative to its length.
-    """
-
-    def __init__(self, columns: Matrix, share: Vector, ones: NDArray[np.intp]) -> None:
-        self.ones = ones
-        self.mean = np.zeros(columns.shape[1])
-        self.size = np.max(np.abs(columns), axis=0, initial=0.0)
-        self.size[self.size == 0] = 1.0
-        centred = columns / self.size
-        if ones.size:
-            others = np.delete(np.arange(columns.shape[1]), ones)
-            self.mean[others] = share @ centred[:, others]
-            centred[:, others] -= self.mean[others]
-            centred[:, others] -= share @ centred[:, others]  # what rounding has left of the mean
-        weighted = np.sqrt(share)[:, None] * centred
-        self.length = np.sqrt(np.sum(weighted**2, axis=0))
-        # A column that is constant except for the last digits of its mean is not in the basis.
-        seen = self.length > _SPANNED_SHARE * np.maximum(1.0, np.abs(self.mean))
-        self.length[~seen] = 1.0
-        _, R, order = qr(np.where(seen, weighted / self.length, 0.0), mode="economic", pivoting=True)
-        rank = int(np.count_nonzero(np.abs(np.diagonal(R)) > _SPANNED_SHARE))
-        self.R, self.kept = R[:rank, :rank], order[:rank]
-        self.noise = EPS / np.abs(np.diagonal(self.R))
-        self.columns = solve_triangular(self.R, (centred / self.length)[:, self.kept].T, trans="T").T
-
-    def inside(self, share: Vector, moved: Matrix) -> Matrix:
-        """Return the coefficients of the basis that move margins as given."""
-        return np.asarray(self.columns.T @ (share[:, None] * moved))
-
-    def outside(self, w: Matrix) -> Matrix:
-        """Return the coefficients of the columns; zero for those that the others span."""
-        x = np.zeros((self.size.size, w.shape[1]))
-        x[self.kept] = solve_triangular(self.R, w) / self.length[self.kept, None]
-        if self.ones.size:
-            x[self.ones[0]] -= self.mean @ x
-        return np.asarray(x / self.size[:, None], np.float64)
-
-
-def class_fit(
-    objective: MultinomialModel,
-    columns: Matrix,
-    ones: NDArray[np.intp],
-    x: Vector,
-    accuracy: float,
-    finished: bool = False,
-) -> tuple[Vector, MultinomialModel | None, int]:
-    """Return x that minimises ψ up to `accuracy` of ψ or rounding, ψ over the basis, and the number of Newton steps.
-
-    Without a basis, as where no sample that has weight has an entry, x is 0, and None takes the place of ψ.
-
-    Parameters
-    ----------
-    objective : MultinomialModel
-        Over these columns.
-    columns : ndarray of shape (n, m)
-    ones : ndarray of int
-        Which of them are the intercept's.
-    x : ndarray of shape (m * K,)
-        Where to begin.
-    accuracy : float
-    finished : bool
-        Whether to take as many steps with many classes as with few.
-    """
-    K, share = objective.n_outputs, objective.share
-    basis = Basis(columns, share, ones)
-    if not basis.kept.size:
-        return np.zeros_like(x), None, 0
-    model = objective.over(np.asfortranarray(basis.columns))
-    W = basis.inside(share, objective.moved(x))
-    if not model.value_of(model.margins(W.ravel())) <= model.value_of(model.origin):
-        W = np.zeros_like(W)
-    w = _nearly_minimised(model, W.ravel(), accuracy) if W.size > _QUASI_NEWTON_COORDINATES else W.ravel()
-    few = W.size > _QUASI_NEWTON_COORDINATES and K > _MANY_CLASSES and not finished
-    begin = w
-    w, steps = _minimised(model, begin, accuracy, _FEW_STEPS if few else _CLASS_NEWTON_STEPS)
-    x, psi, apart = _over_columns(objective, basis, model, w)
-    if not apart <= _ATTAINED_SHARE * abs(psi):  # steps followed the rounding errors of the basis
-        w, more = _minimised(model, begin, accuracy, _CLASS_NEWTON_STEPS, basis.noise)
-        other, other_psi, other_apart = _over_columns(objective, basis, model, w)
-        x, steps = other if other_psi + other_apart < psi + apart else x, steps + more
-    return x, model, steps
-
-
-def _over_columns(
-    objective: MultinomialModel, basis: Basis, model: MultinomialModel, w: Vector
-) -> tuple[Vector, float, float]:
-    """Return x of coefficients w of the basis, ψ there, and how far that is from ψ over the basis."""
-    x = basis.outside(w.reshape(-1, model.n_outputs)).ravel()
-    psi = objective.value_of(objective.margins(x))
-    return x, psi, abs(psi - model.value_of(model.margins(w)))
-
-
-def _nearly_minimised(model: MultinomialModel, w: Vector, accuracy: float) -> Vector:
-    """Return where a quasi-Newton method from w ends.
-
-    Over an orthonormal basis the curvature of ψ is nowhere above 1/2, and Newton steps for many classes are expensive:
-    their systems have a row for each feature and class. A few of them from where this ends are enough.
-    """
-    from scipy import optimize
-
-    best = (math.inf, w)
-
-    def timed(at: Vector) -> tuple[float, Vector]:
-        nonlocal best
-        if seconds_left() <= 0:
-            raise TimeLimitError
-        value, gradient = model.value_and_gradient(at)
-        best = (value, np.array(at)) if value < best[0] else best
-        return value, gradient
-
-    optimize.minimize(
-        timed,
-        w,
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": _QUASI_CLASS_NEWTON_STEPS,
-            "ftol": max(_LAST_STEP_SHARE * accuracy, _CLASS_PREDICTED_SHARE),
-            "gtol": 0.0,
-            "maxcor": _QUASI_NEWTON_PAIRS,
-        },
-    )
-    return best[1]
-
-
-def _minimised(
-    model: MultinomialModel, w: Vector, accuracy: float, most: int, noise: Vector | None = None
-) -> tuple[Vector, int]:
-    """Return where Newton steps from w end, and how many there were.
-
-    `noise` is the relative rounding error of each vector of the basis: steps end that gain no more than it explains.
-    """
-    K = model.n_outputs
-    typical = (K - 1) / K**2
-    z = model.margins(w)
-    psi, ridge, many = model.value_of(z), _CLASS_RIDGE_SHARE, w.size > _QUASI_NEWTON_COORDINATES
-    gone = _NO_LOSS_SHARE * model.value_of(model.origin) if many else -math.inf
-    steps = 0
-    for _ in range(most):
-        if many and seconds_left() <= 0:
-            raise TimeLimitError
-        if many and psi > gone and (scale := _separating_scale(model, z, gone)) > 1:
-            w, z = scale * w, scale * z
-            psi = model.value_of(z)
-        if psi <= gone:
-            break
-        steps += 1
-        gradient, hessian = model.gradient_of(z), model.hessian_of(z)
-        along, step, predicted = _direction(model, gradient, hessian, ridge * typical)
-        if noise is not None and predicted <= _explained(model, z, (w + step).reshape(-1, K), noise):
-            break
-        if not predicted > max(accuracy, _CLASS_PREDICTED_SHARE) * abs(psi):
-            if ridge <= _LEAST_RIDGE_SHARE or not predicted > 0:
-                break
-            ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE)  # with less of it, more may be predicted
-            continue
-        t, reached = 1.0, model.value_of(z + along)
-        while not reached <= psi - _ARMIJO * t * predicted and t > _SHORTEST_CLASS_STEP:
-            t /= 2
-            reached = model.value_of(z + t * along)
-        if not reached < psi:
-            if ridge >= _MOST_RIDGE_SHARE:
-                break
-            ridge *= 1e3
-            continue
-        worth = _DOUBLING_GAIN_SHARE * predicted  # rounding must not decide how far to go
-        while 1 <= t < _LONGEST_STEP and (farther := model.value_of(z + 2 * t * along)) < reached - worth:
-            t, reached = 2 * t, farther
-        ridge = max(ridge / 1e3, _LEAST_RIDGE_SHARE) if t >= 1 else ridge
-        w = w + t * step
-        z, last = model.margins(w), psi
-        psi = model.value_of(z)
-        if not psi < last:
-            break
-    return w, steps
-
-
-def _explained(model: MultinomialModel, z: Matrix, w: Matrix, noise: Vector) -> float:
-    """Return by how much rounding errors of the basis change ψ at coefficients w."""
-    slopes = model.loss.derivative(z, model.target, model.sample_weight)
-    return float(np.sum(np.abs(slopes))) * float(np.max(noise @ np.abs(w)))
-
-
-def _separating_scale(model: MultinomialModel, z: Matrix, gone: float) -> float:
-    """Return by which factor margins that clearly separate all classes grow until ψ is gone; 1 for others."""
-    counts = model.share > 0
-    z, label = z[counts], model.target[counts]
-    own = np.take_along_axis(z, label[:, None], axis=1)
-    others = z - own
-    np.put_along_axis(others, label[:, None], -np.inf, axis=1)
-    least, largest = -float(np.max(others)), float(np.max(np.abs(z)))
-    return math.log(model.n_outputs / gone) / least if gone > 0 and least > _SEPARATING_SHARE * largest else 1.0
-
-
-def _direction(
-    model: MultinomialModel, gradient: Vector, hessian: Matrix, ridge: float
-) -> tuple[Matrix, Vector, float]:
-    """Return how margins move along a Newton step, the step, and twice what it is predicted to gain."""
-    K = model.n_outputs
-    # ψ does not see coefficients of all classes shifted alike: what is added there moves nothing.
-    m = gradient.size // K
-    bent = hessian + ridge * np.eye(m * K)
-    for j in range(m):
-        bent[j * K : (j + 1) * K, j * K : (j + 1) * K] += 1.0 / K
-    try:
-        step = -_solved(bent, gradient, K)
-    except np.linalg.LinAlgError:
-        step = -gradient
-    if not np.all(np.isfinite(step)):
-        step = -gradient
-    return model.moved(step), step, -float(step @ gradient)
-
-
-def _solved(matrix: Matrix, right: Vector, K: int) -> Vector:
+def solved(matrix: Matrix, right: Vector, K: int) -> Vector:
     """Return the solution of a symmetric system; for many classes by a Cholesky factor, where there is one."""
     if K > _MANY_CLASSES:
         with suppress(np.linalg.LinAlgError):

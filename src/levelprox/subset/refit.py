@@ -45,7 +45,9 @@ from levelprox.subset.fit import (
     rounding_of_loss,
     rounding_of_margins,
 )
-from levelprox.subset.newton import class_fit, newton_fit
+from levelprox.subset.multiclass_fit import class_fit
+from levelprox.subset.newton import Proximal
+from levelprox.subset.newton import minimised as newton_fit
 from levelprox.subset.nonsmooth_refit import minimised
 
 #: Relative to ψ: how much a refit may leave to gain, and a rough one on the way.
@@ -334,8 +336,8 @@ class Refits:
         # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
         if several and self.is_expensive(x.size):
             return self._by_class(features, objective, model, x, accuracy)
-        found = newton_fit(model, x, tolerance, math.inf if several else accuracy)
-        fit = None if found is None else Fit(features, *found, *self._gap(model, accuracy, *found[1:]))
+        found = newton_fit(Proximal(model), x, math.inf if several else accuracy, tolerance)
+        fit = Fit(features, *found[:4], *self._gap(model, accuracy, *found[1:4])) if found.converged else None
         if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
             return better_known(fit, self._by_class(features, objective, model, x, accuracy))
         return fit

@@ -20,7 +20,7 @@ from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.local_search import Monitor
-from levelprox.subset.multiclass_newton import ClassNewton
+from levelprox.subset.multiclass_fit import ClassNewton
 from levelprox.subset.refit import ACCURACY, ROUGH_ACCURACY, Refits
 from levelprox.subset.swap_bounds import SwapEstimates, condition
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
@@ -36,6 +36,7 @@ from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
+from levelprox.subset.newton import Proximal, minimised
 from levelprox.subset.swaps import RUNNERS_UP, SwapSearch, forward, largest
 
 KEPT_ENTRIES = 2**22  # of X, of which a copy may be kept
@@ -43,7 +44,6 @@ _MOST_FEATURES = 400  # of models over all features
 _SAMPLES_PER_FEATURE = 4  # for each feature
 _RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
 _RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridge, and of ψ
-_HALVINGS = 8
 _MODELS_AT_FITS = 8  # at fits of the best set so far
 _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
 # Of a path of softmax models: entries of X, and of an array with a column for each feature and class; coordinates, of
@@ -158,45 +158,17 @@ def _hessian(problem: FeatureProblem, z: Vector) -> Matrix:
 def _models(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:
     x, z = np.zeros(objective.dimension), null.margins
     x[kept] = null.x
-    models = [_model(swaps.problem, x, z)]
+    models, hessian_of = [_model(swaps.problem, x, z)], partial(_hessian, swaps.problem)
     curvature = objective.hessian_diagonal_of(z, True)
     for ridge in _RIDGE_SHARES:
         penalty = ridge * curvature
         penalty[kept] = 0.0
-        x, z = _with_ridge(swaps, objective, x, z, penalty)
+        F = Proximal(objective, np.diag(penalty), hessian_of=hessian_of)
+        found = minimised(F, x, _RIDGE_ACCURACY / 2, most=_RIDGE_STEPS, check=swaps.check_time)
+        swaps.n_grad += found.n_steps
+        x, z = found.x, found.margins
         models.append(_model(swaps.problem, x, z))
     return [model for model in models if model is not None]
-
-
-def _with_ridge(
-    swaps: SwapSearch, objective: LinearModel, x: Vector, z: Vector, ridge: Vector
-) -> tuple[Vector, Vector]:
-    """Return x and margins of about the least ψ(x) + ½ Σ ridge_j x_j², from a point, by Newton's method."""
-    value = objective.value_of(z) + 0.5 * float(np.sum(ridge * x**2))
-    for _ in range(_RIDGE_STEPS):
-        swaps.check_time()
-        gradient, hessian = objective.gradient_of(z) + ridge * x, _hessian(swaps.problem, z)
-        swaps.n_grad += 1
-        diagonal = np.diagonal(hessian) + ridge
-        unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        system = unit[:, None] * (hessian + np.diag(ridge)) * unit + _SINGULAR_SHARE * np.eye(x.size)
-        try:
-            step = -unit * np.linalg.solve(system, unit * gradient)
-        except np.linalg.LinAlgError:
-            break
-        predicted = -float(np.sum(step * gradient))
-        if not predicted > _RIDGE_ACCURACY * abs(value):
-            break
-        along, t = objective.moved(step), 1.0
-        for _ in range(_HALVINGS):
-            new = objective.value_of(z + t * along) + 0.5 * float(np.sum(ridge * (x + t * step) ** 2))
-            if new < value:
-                break
-            t /= 2
-        else:
-            break
-        x, z, value = x + t * step, z + t * along, new
-    return x, z
 
 
 def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:

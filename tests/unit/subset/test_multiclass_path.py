@@ -12,7 +12,8 @@ from levelprox import MultinomialModel, best_subset
 from levelprox._best_subset import guided_subset
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import shared
-from levelprox.subset.multiclass_newton import ClassEstimates, ClassNewton, _inverse
+from levelprox.subset.multiclass_fit import ClassNewton
+from levelprox.subset.multiclass_path import ClassEstimates, _inverse
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.swaps import SwapSearch
 from tests.support.clocks import until

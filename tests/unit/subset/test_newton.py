@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from levelprox import MultinomialModel
-from levelprox.subset.newton import Basis, class_fit
+from levelprox.subset.multiclass_fit import Basis, class_fit
 
 
 def data(seed: int, n: int = 60, m: int = 3):
