@@ -8,45 +8,6 @@ functions underneath, `constraints` for φ, `losses` and `objectives` for ψ, `c
 
 from difflib import get_close_matches
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from levelprox import constraints, designs, estimators, losses, objectives, report, theory
-    from levelprox._best_subset import best_subset
-    from levelprox._path import Path, path, subset_path
-    from levelprox._solve import minimize, solve
-    from levelprox.backends import linear_model
-    from levelprox.certificate import Certificate, certify
-    from levelprox.designs import open_chunked
-    from levelprox.driver import drive
-    from levelprox.estimators import (
-        SparseClassifier,
-        SparseClassifierCV,
-        SparseRegressor,
-        SparseRegressorCV,
-        certify_model,
-        load,
-    )
-    from levelprox.exceptions import (
-        BackendError,
-        CheckpointError,
-        ConvergenceWarning,
-        FileFormatError,
-        InfeasibleError,
-        InvalidInputError,
-        LevelproxError,
-        NumericalError,
-    )
-    from levelprox.io.checkpoint import Checkpoint
-    from levelprox.methods import Limits, Method, Progress, subsolvers
-    from levelprox.methods import lcpp as levels
-    from levelprox.objectives import Function, LinearModel, MultinomialModel, OneVsRestModel, Stochastic
-    from levelprox.problem import Problem
-    from levelprox.projection import project
-    from levelprox.report import ConvergenceDisplay, CVDisplay, ModelSummary, PathDisplay, Stability, StabilityDisplay
-    from levelprox.result import Iterate, Record, Result, Status
-    from levelprox.subset.result import Additions, Subset, SubsetCertificate, SubsetRecord, Swaps
-    from levelprox.theory.approximate_kkt import Nearby, expected_kkt, nearby_kkt
 
 __version__ = metadata.version("levelprox")
 
@@ -91,71 +52,7 @@ _MODULES = {
     "theory": "theory",
 }
 
-__all__ = [
-    "Additions",
-    "BackendError",
-    "CVDisplay",
-    "Certificate",
-    "Checkpoint",
-    "CheckpointError",
-    "ConvergenceDisplay",
-    "ConvergenceWarning",
-    "FileFormatError",
-    "Function",
-    "InfeasibleError",
-    "InvalidInputError",
-    "Iterate",
-    "LevelproxError",
-    "Limits",
-    "LinearModel",
-    "Method",
-    "ModelSummary",
-    "MultinomialModel",
-    "Nearby",
-    "NumericalError",
-    "OneVsRestModel",
-    "Path",
-    "PathDisplay",
-    "Problem",
-    "Progress",
-    "Record",
-    "Result",
-    "SparseClassifier",
-    "SparseClassifierCV",
-    "SparseRegressor",
-    "SparseRegressorCV",
-    "Stability",
-    "StabilityDisplay",
-    "Status",
-    "Stochastic",
-    "Subset",
-    "SubsetCertificate",
-    "SubsetRecord",
-    "Swaps",
-    "best_subset",
-    "certify",
-    "certify_model",
-    "constraints",
-    "designs",
-    "drive",
-    "estimators",
-    "expected_kkt",
-    "levels",
-    "linear_model",
-    "load",
-    "losses",
-    "minimize",
-    "nearby_kkt",
-    "objectives",
-    "open_chunked",
-    "path",
-    "project",
-    "report",
-    "solve",
-    "subset_path",
-    "subsolvers",
-    "theory",
-]
+__all__ = sorted({*_DEFINED_IN, *_MODULES})  # __init__.pyi has them for type checkers
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -71,6 +71,7 @@ def best_subset(
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
     resume: bool | str | os.PathLike[str] = False,
+    _guidance: Mapping[str, Any] | None = None,
 ) -> Subset:
     """Minimise ψ(x) over all x with at most k nonzero features, and say how far no swap improves the answer.
 
@@ -148,55 +149,6 @@ def best_subset(
     >>> 7 in found.support, found.spent, found.budget
     (False, 4.0, 4.0)
     """
-    return guided_subset(
-        objective,
-        k,
-        keep=keep,
-        nonnegative=nonnegative,
-        tol=tol,
-        prove=prove,
-        start=start,
-        max_iter=max_iter,
-        time_limit=time_limit,
-        callback=callback,
-        checkpoint=checkpoint,
-        resume=resume,
-        feature_cost=feature_cost,
-        budget=budget,
-    )
-
-
-def guided_subset(
-    objective: Objective,
-    k: int | None,
-    *,
-    keep: ArrayLike | None = None,
-    nonnegative: bool | NDArray[np.bool_] | None = None,
-    tol: float = 1e-8,
-    prove: bool = False,
-    start: ArrayLike | None = None,
-    max_iter: int | None = None,
-    time_limit: float | None = None,
-    callback: Callback | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | SavedState | None = None,
-    resume: bool | str | os.PathLike[str] = False,
-    feature_cost: ArrayLike | None = None,
-    budget: float | None = None,
-    **guidance: Any,
-) -> Subset:
-    """Return the result of `best_subset`, for callers with more information.
-
-    Parameters
-    ----------
-    objective, k, and others
-        As in `best_subset`.
-    **guidance
-        Parameters of `SmoothSearch`: examine, leave, thorough, known; and `forms`, a dict in which searches of one
-        objective for several k keep what they share: ψ over standardised columns, and over fewer rows. They are ignored
-        for losses with kinks and for data on Dask, in files or on a device. `examine=False` returns a set that
-        promising swaps do not improve, and shows nothing of it, as for fits of the folds of a cross-validation: the
-        search is shorter than that of `best_subset`, and its loss may be higher.
-    """
     if not isinstance(objective, Model | RemoteObjective):
         raise InvalidInputError(
             "best_subset needs a LinearModel or MultinomialModel; for others, solve with a constraint of small "
@@ -230,7 +182,7 @@ def guided_subset(
         if isinstance(objective, Model) and not objective.curved:
             search = NonsmoothSearch(tol, bool(prove), begin)
         elif not remote:
-            search, searched = _smooth_search(problem, tol, bool(prove), begin, guidance)
+            search, searched = _smooth_search(problem, tol, bool(prove), begin, dict(_guidance or {}))
         search.monitor.earlier = time.monotonic() - began  # the preparation of the data
         found: Subset = Run(search, searched, Limits(seconds, most), callback, saved)()
         return found
@@ -265,7 +217,14 @@ def _problem(
 def _smooth_search(
     problem: SubsetProblem, tol: float, prove: bool, start: Features | None, guidance: dict[str, Any]
 ) -> tuple[SmoothSearch, SubsetProblem]:
-    """Return the search, and its problem over standardised columns or fewer rows where that is of use."""
+    """Return the search, and its problem over standardised columns or fewer rows where that is of use.
+
+    `guidance` is what callers inside the package know besides: parameters of `SmoothSearch` (examine, leave, thorough,
+    known) and `forms`, a dict in which searches of one objective for several k keep what they share: ψ over
+    standardised columns, and over fewer rows. It is ignored for losses with kinks and for data on Dask, in files or on
+    a device. `examine=False` returns a set that promising swaps do not improve, and shows nothing of it, as for fits of
+    the folds of a cross-validation: the search is shorter, and its loss may be higher.
+    """
     objective, forms, standardised = problem.objective, guidance.pop("forms", {}), None
     if isinstance(objective, LinearModel | ByClass):
         standardised = _form(forms, "standardised", lambda: objective.standardised())

@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from levelprox import _best_subset as budget
-from levelprox._best_subset import best_subset, guided_subset
+from levelprox._best_subset import best_subset
 from levelprox._runtime import one_blas_thread
 from levelprox._typing import Vector
 from levelprox._validation import finite, of_a_model, option, real_array, whole
@@ -234,7 +234,7 @@ class _SubsetPath(Method[list[Subset]]):
     replays = True
 
     def __init__(self, objective: Objective, options: dict[str, Any]) -> None:
-        self.objective, self.options = objective, {**options, "forms": {}}
+        self.objective, self.options = objective, {**options, "_guidance": {"forms": {}}}
 
     def init(self, problem: list[int], ctx: Context) -> list[Subset]:
         self.counts, self.ctx = problem, cast(Run, ctx)
@@ -257,7 +257,7 @@ class _SubsetPath(Method[list[Subset]]):
         saved, left = self.ctx.saved, self.ctx.seconds_left()
         limit = None if math.isinf(left) else max(0.0, left)
         part = saved.part(f"k={count}")
-        subset = guided_subset(self.objective, count, time_limit=limit, checkpoint=part, **self.options)
+        subset = best_subset(self.objective, count, time_limit=limit, checkpoint=part, **self.options)
         if subset.status not in CUT_SHORT:
             saved.forget(f"k={count}")
         return subset

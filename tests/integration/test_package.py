@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -118,6 +120,14 @@ def test_estimators_warn_with_the_category_of_scikit_learn_and_with_ours():
 def test_the_public_names_are_there():
     for name in levelprox.__all__:
         assert hasattr(levelprox, name)
+
+
+def test_type_checkers_see_the_public_names():
+    stub = Path(levelprox.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    imports = re.findall(r"^from (\S+) import (\S+) as \2$", stub, re.MULTILINE)
+    assert sorted([*(name for _, name in imports), *re.findall(r"^(\w+) = ", stub, re.MULTILINE)]) == levelprox.__all__
+    for module, name in imports:
+        assert getattr(importlib.import_module(module), name) is getattr(levelprox, name)
 
 
 @pytest.mark.process

@@ -251,7 +251,7 @@ def test_ctrl_c_ends_a_path_over_k(monkeypatch):
         asked.append(k)
         return replace(best_subset(objective, k), status=Status.INTERRUPTED if k == 2 else Status.SOLVED)
 
-    monkeypatch.setattr(sys.modules["levelprox._path"], "guided_subset", interrupted)
+    monkeypatch.setattr(sys.modules["levelprox._path"], "best_subset", interrupted)
     found = subset_path(model("squared"), [1, 2, 3])
     assert asked == [1, 2] and found.levels.tolist() == [1, 2] and not found.success
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._best_subset import Leave, guided_subset
+from levelprox._best_subset import Leave, best_subset
 from levelprox._path import path
 from levelprox._runtime import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox._solve import solve
@@ -162,12 +162,12 @@ class FixedRidgeFit:
         previous : ndarray, optional
             x of an earlier fit to begin with.
         leave, start, known : optional
-            For at most k features, as in `guided_subset`.
+            For at most k features, as the guidance of `best_subset`.
         """
         if budget.features is None:
             return self._solve_level(float(budget.value), previous)
         observer = self.observer
-        found = guided_subset(
+        found = best_subset(
             self.objective,
             budget.features,
             feature_cost=None if budget.cost is None else self.feature_cost,
@@ -181,10 +181,12 @@ class FixedRidgeFit:
             callback=None if observer is None else lambda record: observer(record, None),
             checkpoint=self.checkpoint,
             resume=self.resume,
-            examine=self.examine or budget.cost is not None,
-            leave=leave,
-            known=known,
-            thorough=start is not None and previous is None,
+            _guidance={
+                "examine": self.examine or budget.cost is not None,
+                "leave": leave,
+                "known": known,
+                "thorough": start is not None and previous is None,
+            },
         )
         certificate, message = found.certificate, found.message
         try:

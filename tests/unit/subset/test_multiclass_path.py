@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from levelprox import MultinomialModel, best_subset
-from levelprox._best_subset import guided_subset
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.multiclass_fit import ClassNewton
@@ -27,7 +26,7 @@ def model(n=120, d=12, K=4, seed=0, **options):
 
 
 def found_in_fold(objective, k, **options):
-    return guided_subset(objective, k, examine=False, **options)
+    return best_subset(objective, k, **options, _guidance={"examine": False})
 
 
 def problem_of(objective, k=3):

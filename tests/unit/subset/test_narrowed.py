@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from levelprox import LinearModel, SparseClassifierCV, best_subset
-from levelprox._best_subset import guided_subset
 from levelprox.problem import SubsetProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.swaps import SwapSearch
@@ -20,7 +19,7 @@ LOSSES = ["logistic", "poisson", "gamma", "huber", "squared_hinge", "squared"]
 
 
 def found_in_fold(objective, k, **options):
-    return guided_subset(objective, k, examine=False, **options)
+    return best_subset(objective, k, **options, _guidance={"examine": False})
 
 
 def model(loss, n=40, d=60, seed=0, **options):
