@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import RandomState, Vector
-from levelprox._validation import generator, of_a_model, option
+from levelprox._validation import generator, of_a_model
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.constraints import Constraint
 from levelprox.driver import drive
@@ -202,21 +202,10 @@ def solve(
 
 def _identity(problem: Problem, options: LevelOptions, method: LevelMethod) -> dict[str, str]:
     """Return what a run is a function of, as text."""
-    given = {name: option(getattr(options, name)) for name in ("start", "surrogate", "stopping", "preset")}
-    return identity_of(
-        problem,
-        x0=method.x0,
-        random_state=options.random_state,
-        subsolver=method.subsolver,
-        levels=method.levels,
-        gamma=options.gamma,
-        tol=method.tol,
-        start=given["start"],
-        surrogate=given["surrogate"],
-        working_set=options.working_set,
-        stopping=given["stopping"],
-        preset=given["preset"],
-    )
+    given = {"x0": None, "random_state": None, **vars(options)}  # in the order of files of 0.1
+    given |= {"x0": method.x0, "subsolver": method.subsolver, "levels": method.levels, "tol": method.tol}
+    del given["max_iter"]  # it may change
+    return identity_of(problem, **given)
 
 
 def minimize(

@@ -42,33 +42,36 @@ class LevelOptions:
     stopping: str = "kkt"
     preset: str | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("subsolver", "levels", "start", "surrogate", "stopping", "preset"):
+            object.__setattr__(self, name, option(getattr(self, name)))
+
     def method(self, problem: Problem, rng: np.random.Generator) -> LevelMethod:
         """Return the method with all its options chosen for a problem; an error if they do not go together."""
-        subsolver, levels, start, surrogate, stopping, preset = map(
-            option, (self.subsolver, self.levels, self.start, self.surrogate, self.stopping, self.preset)
-        )
         gamma, max_iter = _proximal_weight(problem, self.gamma), whole("max_iter", self.max_iter)
-        chosen, schedule, parameters = _chosen(subsolver, problem), levels_by_name(levels), None
-        if preset is not None:
-            _one_of("preset", preset, ("paper",))
-            _refuse(levels="constant" if levels == "harmonic" else levels, surrogate=surrogate, stopping=stopping)
-            paper = paper_run(problem, max_iter, rng, _acsa(subsolver), gamma)
+        chosen, schedule = _chosen(self.subsolver, problem), levels_by_name(self.levels)
+        stopping, parameters = self.stopping, None
+        if self.preset is not None:
+            _one_of("preset", self.preset, ("paper",))
+            levels = "constant" if self.levels == "harmonic" else self.levels
+            _refuse(levels=levels, surrogate=self.surrogate, stopping=stopping)
+            paper = paper_run(problem, max_iter, rng, _acsa(self.subsolver), gamma)
             chosen, schedule, stopping = choose(paper.subsolver, problem.objective), paper.levels, "never"
             parameters, max_iter, gamma = paper.parameters, paper.k_hat, paper.parameters.gamma
         else:
             _one_of("stopping", stopping, ("kkt", "change"))
         settled = self.x0 is not None or stopping != "kkt"
-        free = parameters is None and _chooses_start(start, problem, chosen, schedule, settled)
+        free = parameters is None and _chooses_start(self.start, problem, chosen, schedule, settled)
         return LevelMethod(
             subsolver=chosen,
             levels=schedule,
             gamma=gamma,
             tol=nonnegative("tol", self.tol),
             max_iter=max_iter,
-            surrogate=surrogate_by_name(_surrogate(surrogate, chosen, problem)),
+            surrogate=surrogate_by_name(_surrogate(self.surrogate, chosen, problem)),
             stopping=stopping,
             working_set=_working_set(self.working_set, chosen, problem) and parameters is None,
-            continuation=free and continues(start, problem),
+            continuation=free and continues(self.start, problem),
             from_convex=free,
             x0=None if self.x0 is None else problem.point("x0", self.x0),
             random_state=self.random_state,
