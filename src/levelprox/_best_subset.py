@@ -14,12 +14,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime import TimeLimitError, end_now, finishing, limited, one_blas_thread
+from levelprox._runtime import in_time, limited, one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
@@ -42,7 +42,6 @@ from levelprox.subset.result import Subset, SubsetRecord
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.starts import has_gram, is_found_by_models
 
-Value = TypeVar("Value")
 Callback = Callable[[SubsetRecord], "bool | None"]
 #: What the state of a search is made of.
 KINDS = Search.kinds
@@ -259,23 +258,11 @@ def _reduced(
 def _form(forms: dict[str, Model | None], name: str, make: Callable[[], Model | None]) -> Model | None:
     """Return a form of ψ, made where it is not known yet; None where there is no such form, or no time."""
     if name not in forms:
-        made = _in_time(lambda: (make(),))
+        made = in_time(lambda: (make(),))
         if made is None:
             return None
         forms[name] = made[0]
     return forms[name]
-
-
-def _in_time(work: Callable[[], Value | None]) -> Value | None:
-    """Return the result of `work`; None where the time limit or Ctrl-C ends it."""
-    try:
-        with finishing():
-            return work()
-    except TimeLimitError:
-        return None
-    except KeyboardInterrupt:
-        end_now()
-        return None
 
 
 def _features(name: str, given: ArrayLike, objective: Model | RemoteObjective) -> Features:

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import RandomState, Vector
-from levelprox._validation import generator, of_a_model
+from levelprox._validation import did_you_mean, generator, of_a_model
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox.constraints import Constraint
 from levelprox.driver import drive
@@ -268,6 +267,4 @@ def _unknown_option(name: str) -> str:
     for kind in SUBSOLVERS.values():
         if name in {field.name for field in fields(kind)}:
             return f"{name!r} is a setting of a subsolver: subsolver=subsolvers.{kind.__name__}({name}=...)"
-    options = list(inspect.signature(solve).parameters)
-    near = get_close_matches(name, options, n=3)
-    return f"unknown option {name!r}" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+    return f"unknown option {name!r}{did_you_mean(name, inspect.signature(solve).parameters, n=3)}"

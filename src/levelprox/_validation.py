@@ -6,7 +6,8 @@ import functools
 import math
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -48,6 +49,12 @@ def of_a_model(what: str, usage: str) -> Callable[[Function], Function]:
 def option(value: Any) -> Any:
     """Return `value`; the name of an option, such as "MCP" or "squared-hinge", in small letters with underscores."""
     return value.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(value, str) else value
+
+
+def did_you_mean(name: object, known: Iterable[str], n: int = 1) -> str:
+    """Return "; did you mean 'x'?" for the known names nearest to a misspelt one; nothing if none is near."""
+    near = get_close_matches(str(name), list(known), n=n)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def is_data(value: object) -> bool:

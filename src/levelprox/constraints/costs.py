@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from levelprox._typing import Features, Vector
 from levelprox._validation import finite, real, real_array
 from levelprox.exceptions import InvalidInputError
-
-Vector = NDArray[np.float64]
-Features = NDArray[np.intp]
 
 _UNIT = 2**1074  # every float64 is a whole multiple of 1 / _UNIT
 

@@ -33,14 +33,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import chain, count, islice, repeat
 
 import numpy as np
 
 import levelprox._kernels as _kernels
 from levelprox._typing import Features, Vector
-from levelprox._validation import option, real
+from levelprox._validation import did_you_mean, option, real
 from levelprox.constraints import Constraint
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subsolvers import Subproblem, Subsolver, Surrogate
@@ -263,10 +262,9 @@ def levels_by_name(levels: str | Levels) -> Levels:
         return levels
     if isinstance(levels, str) and option(levels) in LEVELS:
         return LEVELS[option(levels)]()
-    near = get_close_matches(str(levels), LEVELS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    known = ", ".join(sorted(LEVELS))
     raise InvalidInputError(
-        f"levels must be one of {', '.join(sorted(LEVELS))} or a Levels object, got {levels!r}{hint}"
+        f"levels must be one of {known} or a Levels object, got {levels!r}{did_you_mean(levels, LEVELS)}"
     )
 
 

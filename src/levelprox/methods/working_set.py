@@ -106,10 +106,7 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     if not new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
         stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
         return replace(state, at=stays, features=W, looks=state.looks + 1)
-    if _is_unseen(new):
-        return WorkingSet(new, W, math.inf, new.multiplier, state.looks)
-    residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
-    return WorkingSet(new, W, residual, y, state.looks + 1)
+    return _judged(problem, W, new, state.looks, how)
 
 
 class Tracker:
@@ -196,18 +193,21 @@ class Tracker:
             start = Iterate(x[places], psi, gradient, step=self.state.at.step)
         self.small = solve_restriction(part, replace(start, multiplier=self.state.multiplier), enough, self.how)
         new = replace(_seen(problem, W, self.small), n_inner=0)
-        residual, y = distance(problem, new.x, new.psi, new.gradient, self.how.null)
-        self.state = WorkingSet(new, W, residual, y, 1)
+        self.state = _judged(problem, W, new, 0, self.how)
 
 
 def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: SolverOptions) -> WorkingSet:
     """Solve the restriction to a given working set from x, and compute the full gradient."""
     small = solve_over(problem, W, x, Tolerance(_ENOUGH * tolerance), how)
-    new = _seen(problem, W, small, how.most)
+    return _judged(problem, W, _seen(problem, W, small, how.most), 0, how)
+
+
+def _judged(problem: Problem, W: Features, new: Iterate, looks: int, how: SolverOptions) -> WorkingSet:
+    """Return the state at the end of a solve on W, after so many full gradient passes and perhaps one more."""
     if _is_unseen(new):
-        return WorkingSet(new, W, math.inf, new.multiplier)
+        return WorkingSet(new, W, math.inf, new.multiplier, looks)
     residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
-    return WorkingSet(new, W, residual, y, 1)
+    return WorkingSet(new, W, residual, y, looks + 1)
 
 
 def _is_unseen(at: Iterate) -> bool:

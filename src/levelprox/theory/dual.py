@@ -13,58 +13,56 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from levelprox._typing import Vector
 from levelprox.certificate.residual import cell, common_unit, counted_weights
 from levelprox.constraints import L1, MCP, SCAD, Constraint, Exp, Log, Lp, NegativeLp
 from levelprox.exceptions import InvalidInputError
 
-Double = NDArray[np.float64]
-
-
 # --- z: a lower bound of Σ φ'(|x_i|)|x_i| where g(x) = α. Each is φ'(t)t at the t with φ(t) = a, for a in [0, cap).
 
 
-def _mcp(c: MCP, a: Double) -> Double:
+def _mcp(c: MCP, a: Vector) -> Vector:
     share = _mcp_slope(c, a)  # 1 − share² = a/cap, so 2·cap·share·(1 − share) loses no digits in this form
     return 2 * a * share / (1 + share)
 
 
-def _mcp_slope(c: MCP, a: Double) -> Double:
+def _mcp_slope(c: MCP, a: Vector) -> Vector:
     """Return φ'/λ at the point where φ = a."""
     return np.sqrt((c.cap - a) / c.cap)
 
 
-def _scad(c: SCAD, a: Double) -> Double:
+def _scad(c: SCAD, a: Vector) -> Vector:
     slope, past = _scad_slope(c, a), np.maximum(a - c.lam * c.knee, 0)
     return np.where(past > 0, slope * (c.knee + 2 * past / (c.lam + slope)), a)
 
 
-def _scad_slope(c: SCAD, a: Double) -> Double:
+def _scad_slope(c: SCAD, a: Vector) -> Vector:
     """Return φ' at the point where φ = a, beyond the knee."""
     return np.sqrt(2 * c.lipschitz * (c.cap - a))
 
 
-def _exp(c: Exp, a: Double) -> Double:
+def _exp(c: Exp, a: Vector) -> Vector:
     return -(1 - a) * np.log1p(-a)
 
 
-def _log(c: Log, a: Double) -> Double:
+def _log(c: Log, a: Vector) -> Vector:
     scale = math.log1p(c.theta)
-    rest: Double = -np.expm1(-a * scale)
+    rest: Vector = -np.expm1(-a * scale)
     return rest / scale
 
 
-def _lp(c: Lp, a: Double) -> Double:
+def _lp(c: Lp, a: Vector) -> Vector:
     at_zero = math.pow(c.epsilon, c.p)
     return -c.p * (a + at_zero) * np.expm1(-np.log1p(a / at_zero) / c.p)
 
 
-def _negative_lp(c: NegativeLp, a: Double) -> Double:
+def _negative_lp(c: NegativeLp, a: Vector) -> Vector:
     return c.p * (1 - a) * np.expm1(-np.log1p(-a) / c.p)
 
 
-Z: dict[type[Constraint], Callable[[Any, Double], Double]] = {
+Z: dict[type[Constraint], Callable[[Any, Vector], Vector]] = {
     L1: lambda c, a: a,
     MCP: _mcp,
     SCAD: _scad,
@@ -74,7 +72,7 @@ Z: dict[type[Constraint], Callable[[Any, Double], Double]] = {
     NegativeLp: _negative_lp,
 }
 #: The weaker forms of the paper, with φ(t)/λ ≤ t in place of t.
-Z_PAPER: dict[type[Constraint], Callable[[Any, Double], Double]] = {
+Z_PAPER: dict[type[Constraint], Callable[[Any, Vector], Vector]] = {
     MCP: lambda c, a: a * _mcp_slope(c, a),
     SCAD: lambda c, a: np.where(a > c.lam * c.knee, a / c.lam * _scad_slope(c, a), a),
 }
@@ -135,7 +133,7 @@ def z_paper(constraint: Constraint, alpha: ArrayLike) -> Any:
 
 
 def _bounded_below(
-    table: dict[type[Constraint], Callable[[Any, Double], Double]],
+    table: dict[type[Constraint], Callable[[Any, Vector], Vector]],
     constraint: Constraint,
     alpha: ArrayLike,
     weights: ArrayLike | None,

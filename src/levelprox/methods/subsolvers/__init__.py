@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
+from levelprox._validation import did_you_mean
 from levelprox.exceptions import InvalidInputError
 from levelprox.methods.subsolvers._base import Subproblem, Subsolver, Surrogate
 from levelprox.methods.subsolvers.accelerated import ACSA, Nesterov
@@ -52,8 +51,7 @@ def choose(subsolver: str | Subsolver, objective: Objective) -> Subsolver:
     elif isinstance(subsolver, str) and subsolver in SUBSOLVERS:
         chosen = SUBSOLVERS[subsolver]()
     else:
-        near = get_close_matches(str(subsolver), SUBSOLVERS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(subsolver, SUBSOLVERS)
         names = ", ".join(["auto", *SUBSOLVERS])
         raise InvalidInputError(f"subsolver must be one of {names} or a Subsolver object, got {subsolver!r}{hint}")
     if chosen is None:

@@ -244,9 +244,7 @@ class SVRG(MinibatchSubsolver):
     @classmethod
     def can_take(cls, objective: Objective) -> bool:
         """Return whether ψ is a linear model over X itself with a differentiable loss of bounded curvature."""
-        if not (isinstance(objective, LinearModel) and objective.has_rows):
-            return False
-        return objective.smooth and math.isfinite(objective.loss.smoothness)
+        return SGD.can_take(objective) and objective.smooth
 
     def limited_to(self, steps: int) -> SVRG:
         """Return the same subsolver with at most `steps` snapshots."""
