@@ -156,10 +156,8 @@ def path(
     if given.ndim != 1 or not given.size:
         raise InvalidInputError(f"levels must be a list of numbers, got shape {given.shape}")
     problems = [replace(problem, level=float(level)) for level in np.unique(given)]
-    seconds, tol = (
-        math.inf if time_limit is None else at_least_zero("time_limit", time_limit),
-        at_least_zero("tol", tol),
-    )
+    seconds = math.inf if time_limit is None else at_least_zero("time_limit", time_limit)
+    tol = at_least_zero("tol", tol)
     method: PathFollowing | LevelByLevel = LevelByLevel(tol, start)
     if choose("auto", problem.objective).on_working_sets:
         method = PathFollowing(tol, continues(start, problem))

@@ -290,9 +290,7 @@ def assemble(
         complementarity=y * abs(slack),
         scale=null.scale,
         active=y > 0,
-        n_nonzero=residual.support.size
-        if problem.weights is None
-        else int(np.count_nonzero(problem.weights[residual.support])),
+        n_nonzero=problem.counted(residual.support).size,
         degenerate_distance=distance,
         degenerate_check=check,
         dual_bound=_dual_bound(problem, x, residual, slack, psi, null) if bounded else np.inf,

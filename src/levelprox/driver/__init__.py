@@ -10,7 +10,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,7 +30,6 @@ from levelprox.driver.run_identity import identity_of
 from levelprox.exceptions import warn
 from levelprox.io.checkpoint import Checkpoint
 from levelprox.methods import Ending, Limits, Method, Progress, Stop
-from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT, Iterate, Result, Status
 
 Value = TypeVar("Value")
@@ -104,17 +102,13 @@ def drive(
     >>> fit.status.name, fit.x.round(6).tolist()
     ('SOLVED', [1.0])
     """
-    limits, described = limits or Limits(), identity or partial(_identity, method, problem)
-    with (
-        limited(limits.seconds),
-        open_checkpoint(checkpoint, resume, described, (*method.kinds, *kinds)) as saved,
-    ):
+
+    def attributes() -> Mapping[str, str]:
+        return identity_of(problem, method=type(method).__name__, **vars(method))
+
+    limits, all_kinds = limits or Limits(), (*method.kinds, *kinds)
+    with limited(limits.seconds), open_checkpoint(checkpoint, resume, identity or attributes, all_kinds) as saved:
         return Run(method, problem, limits, callback, saved, rng)()
-
-
-def _identity(method: Method[Any], problem: Problem) -> dict[str, str]:
-    """Return the problem and the attributes of a method, as text."""
-    return identity_of(problem, method=type(method).__name__, **vars(method))
 
 
 class Run:

@@ -358,4 +358,4 @@ def _doublings(problem: Problem, x: Vector) -> int:
 
 def _count(problem: Problem, x: Vector) -> int:
     """Return the number of nonzero penalized features."""
-    return problem.counted(np.flatnonzero(x if problem.n_outputs == 1 else problem.sizes(x))).size
+    return problem.counted(problem.support(x)).size

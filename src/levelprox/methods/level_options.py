@@ -55,9 +55,8 @@ class LevelOptions:
             _one_of("preset", self.preset, ("paper",))
             levels = "constant" if self.levels == "harmonic" else self.levels
             _refuse(levels=levels, surrogate=self.surrogate, stopping=stopping)
-            paper = paper_run(problem, max_iter, rng, _acsa(self.subsolver), gamma)
-            chosen, schedule, stopping = choose(paper.subsolver, problem.objective), paper.levels, "never"
-            parameters, max_iter, gamma = paper.parameters, paper.k_hat, paper.parameters.gamma
+            parameters, acsa, schedule, max_iter = paper_run(problem, max_iter, rng, _acsa(self.subsolver), gamma)
+            chosen, gamma, stopping = choose(acsa, problem.objective), parameters.gamma, "never"
         else:
             _one_of("stopping", stopping, ("kkt", "change"))
         settled = self.x0 is not None or stopping != "kkt"

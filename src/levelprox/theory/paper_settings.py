@@ -194,32 +194,10 @@ def draw_k_hat(K: int, rng: np.random.Generator) -> int:
     return int(rng.integers((K + 1) // 2, K, endpoint=True))
 
 
-@dataclass(frozen=True)
-class PaperRun:
-    """Settings of LCPP under which the corollaries hold.
-
-    Attributes
-    ----------
-    parameters : Parameters
-        γ, ρ, T_k, K, ζ_k, Z.
-    subsolver : ACSA
-        AC-SA with T_k steps.
-    levels : Harmonic
-        Levels that start at η_0.
-    k_hat : int
-        Number of outer steps.
-    """
-
-    parameters: Parameters
-    subsolver: ACSA
-    levels: Harmonic
-    k_hat: int
-
-
 def paper_run(
     problem: Problem, K: int, rng: np.random.Generator, subsolver: ACSA | None = None, gamma: float | None = None
-) -> PaperRun:
-    """Return the settings for K outer steps.
+) -> tuple[Parameters, ACSA, Harmonic, int]:
+    """Return the settings of LCPP under which the corollaries hold, for K outer steps.
 
     Parameters
     ----------
@@ -236,8 +214,14 @@ def paper_run(
 
     Returns
     -------
-    PaperRun
-        The settings.
+    parameters : Parameters
+        γ, ρ, T_k, K, ζ_k, Z.
+    subsolver : ACSA
+        AC-SA with T_k steps.
+    levels : Harmonic
+        Levels that start at η_0.
+    k_hat : int
+        Number of outer steps.
 
     Examples
     --------
@@ -245,8 +229,8 @@ def paper_run(
     >>> from levelprox import LinearModel, Problem, constraints
     >>> from levelprox.theory.paper_settings import paper_run
     >>> problem = Problem(LinearModel([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0]), constraints.L1(), 2.0)
-    >>> run = paper_run(problem, K=10, rng=np.random.default_rng(0))
-    >>> run.levels.eta0, 5 <= run.k_hat <= 10
+    >>> _, _, levels, k_hat = paper_run(problem, K=10, rng=np.random.default_rng(0))
+    >>> levels.eta0, 5 <= k_hat <= 10
     (1.0, True)
     """
     if K < 3:
@@ -256,7 +240,7 @@ def paper_run(
         raise InvalidInputError(f"preset='paper' sets the steps of acsa itself, got steps={acsa.steps}")
     parameters = _parameters(problem.objective, acsa.noise(problem.objective), K, gamma)
     levels = Harmonic(eta0=eta0(problem.constraint, problem.level, problem.weights))
-    return PaperRun(parameters, replace(acsa, steps=parameters.steps), levels, draw_k_hat(K, rng))
+    return parameters, replace(acsa, steps=parameters.steps), levels, draw_k_hat(K, rng)
 
 
 def _parameters(objective: Objective, sigma: float, K: int, gamma: float | None) -> Parameters:
