@@ -9,22 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from levelprox.exceptions import InvalidInputError
-from levelprox.report._drawing import (
-    COLOURS,
-    GREY,
-    INK,
-    PALE,
-    PHASES,
-    Mark,
-    label_marks,
-    label_x,
-    new_axes,
-    note,
-    room_for_labels,
-    span_of,
-    without_one_fold,
-)
-from levelprox.report.fitted import BUDGET_LABELS, Axis, check_axis, check_ours, name_and_sign
+from levelprox.report import _drawing as drawing
+from levelprox.report._drawing import COLOURS, GREY, INK, PALE, Mark
+from levelprox.report.fitted import BUDGET_LABELS, Axis, check_axis, check_fitted, check_ours, name_and_sign
 from levelprox.result import Record
 from levelprox.subset.result import SubsetRecord
 
@@ -82,14 +69,12 @@ class ConvergenceDisplay:
         -------
         ConvergenceDisplay
         """
-        from sklearn.utils.validation import check_is_fitted
-
         check_ours("ConvergenceDisplay", estimator)
         if hasattr(estimator, "n_samples_seen_") and not hasattr(estimator, "history_"):
             raise InvalidInputError(
                 f"partial_fit stores no history: this {type(estimator).__name__} was fitted by partial_fit, not by fit"
             )
-        check_is_fitted(estimator, "history_")
+        check_fitted("ConvergenceDisplay", estimator, "history_")
         return cls(estimator.history_, tol=estimator.tol).plot(ax, **options)
 
     def plot(
@@ -114,14 +99,14 @@ class ConvergenceDisplay:
         if against not in ("seconds", "steps"):
             raise InvalidInputError(f"against must be one of seconds, steps, got {against!r}")
         levels = [record for record in self.history if isinstance(record, Record)]
-        panels = new_axes(ax, (1.0, 1.0) if levels else (1.0,), (7.0, 5.0) if levels else (7.0, 4.0))
+        panels = drawing.new_axes(ax, (1.0, 1.0) if levels else (1.0,), (7.0, 5.0) if levels else (7.0, 4.0))
         t = self._times(against)
         self.phases_: dict[str, Any] = {}
         self.lines_ = [self._psi(panels[0], t, bool(levels), line_kw or {})]
         if levels and len(panels) == 2:
             self.lines_.append(self._kkt(panels[1], t, np.array([record.kkt for record in levels]), line_kw or {}))
         steps = "Outer steps" if levels else "Improvements of the best fit"
-        label_x(panels[-1], "Seconds" if against == "seconds" else steps, whole=against == "steps")
+        drawing.label_x(panels[-1], "Seconds" if against == "seconds" else steps, whole=against == "steps")
         self.ax_ = panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
         self.figure_ = panels[0].figure
         return self
@@ -139,13 +124,13 @@ class ConvergenceDisplay:
         panel.set_ylabel("Loss", color=INK)
         if not dots:
             self._mark_phases(panel, t, psi)
-        note(panel, f"{psi[-1]:.5g}", t[-1], psi[-1], INK, ha="right", xytext=(0, 9))
+        drawing.note(panel, f"{psi[-1]:.5g}", t[-1], psi[-1], INK, ha="right", xytext=(0, 9))
         return line
 
     def _mark_phases(self, panel: Any, t: Any, psi: Any) -> None:
         """Mark the improvements of each phase of a search."""
         phases = np.array([record.phase for record in self.history if isinstance(record, SubsetRecord)])
-        for phase, (name, colour) in PHASES.items():
+        for phase, (name, colour) in drawing.PHASES.items():
             at = np.flatnonzero(phases == phase)
             if at.size:
                 (self.phases_[phase],) = panel.plot(t[at], psi[at], "o", ms=5, color=colour, label=name, zorder=3)
@@ -160,8 +145,8 @@ class ConvergenceDisplay:
         panel.set_ylabel("KKT residual", color=INK)
         if self.tol:
             panel.axhline(self.tol, color=GREY, lw=0.9, ls=(0, (4, 3)), zorder=1)
-            at_the_right: Any = ("axes fraction", "data")
-            note(panel, f"tol {self.tol:.0e}", 1, self.tol, GREY, xycoords=at_the_right, xytext=(0, 3), ha="right")
+            at_the_right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (0, 3), "ha": "right"}
+            drawing.note(panel, f"tol {self.tol:.0e}", 1, self.tol, GREY, **at_the_right)
         return line
 
 
@@ -270,10 +255,7 @@ class CVDisplay:
         -------
         CVDisplay
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_ours("CVDisplay", estimator, chooses=True)
-        check_is_fitted(estimator, "cv_results_")
+        check_fitted("CVDisplay", estimator, "cv_results_", chooses=True)
         results, chosen = estimator.results_by_budget()
         axes: tuple[Axis, ...] = ("n_features", "budget", "level")
         by = next(name for name in axes if name in results)
@@ -329,7 +311,7 @@ class CVDisplay:
         CVDisplay
             This display.
         """
-        (panel,) = new_axes(ax)
+        (panel,) = drawing.new_axes(ax)
         before = panel.get_ylim() if panel.has_data() else None
         self.lines_ = []
         if show_folds and self.folds is not None:
@@ -348,7 +330,7 @@ class CVDisplay:
             panel.legend(handles=[self.diverging_], frameon=False, fontsize="small", labelcolor=INK)
         panel.margins(x=0.03)
         self._mark(panel, before)
-        label_x(panel, BUDGET_LABELS[self.by], whole=self.by == "n_features")
+        drawing.label_x(panel, BUDGET_LABELS[self.by], whole=self.by == "n_features")
         panel.set_ylabel(self.score_name, color=INK)
         self.ax_, self.figure_ = panel, panel.figure
         return self
@@ -366,14 +348,14 @@ class CVDisplay:
         if before is not None:
             low, high = min(low, *before), max(high, *before)
         # Labels go to the better side of the curve, where there is room.
-        panel.set_ylim(*room_for_labels(panel, low, high, len(marks), self.lower_is_better))
+        panel.set_ylim(*drawing.room_for_labels(panel, low, high, len(marks), self.lower_is_better))
         fills = (_ORANGE, "white")
         dots = [
             panel.plot([at.x], [at.y], "o", ms=8, mfc=fill, mec=at.colour, mew=1.4, zorder=4)[0]
             for at, fill in zip(marks, fills, strict=False)
         ]
         self.chosen_, self.other_ = dots[0], dots[1] if len(dots) > 1 else None
-        self.labels_ = label_marks(panel, marks, self.lower_is_better)
+        self.labels_ = drawing.label_marks(panel, marks, self.lower_is_better)
 
     def _as_mark(self, i: int, words: str, colour: str) -> Mark:
         full = words.format(f"{self.budgets[i]:g}")
@@ -388,10 +370,10 @@ class CVDisplay:
         """
         errors = np.zeros_like(self.scores) if self.errors is None else np.nan_to_num(self.errors)
         reach = 2 * np.minimum(errors, 3 * np.median(errors))
-        low, high = span_of(np.concatenate([self.scores - reach, self.scores + reach]))
+        low, high = drawing.span_of(np.concatenate([self.scores - reach, self.scores + reach]))
         if self.folds is None or self.folds.shape[1] < 3:
             return low, high
-        centres = without_one_fold(self.scores, self.folds)
+        centres = drawing.without_one_fold(self.scores, self.folds)
         marked = self.scores[[self.chosen, self.best, self.within_one_standard_error]]
-        tight = span_of(np.concatenate([centres - reach, centres + reach, marked]))
+        tight = drawing.span_of(np.concatenate([centres - reach, centres + reach, marked]))
         return tight if high - low > 2 * (tight[1] - tight[0]) else (low, high)

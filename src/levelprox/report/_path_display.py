@@ -11,22 +11,10 @@ from numpy.typing import ArrayLike
 
 from levelprox._path import Path
 from levelprox.exceptions import InvalidInputError
+from levelprox.report import _drawing as drawing
 from levelprox.report import fitted
-from levelprox.report._drawing import (
-    COLOURS,
-    GREY,
-    INK,
-    PALE,
-    SMALL,
-    label_x,
-    largest,
-    name_lines,
-    new_axes,
-    note,
-    shortened,
-    where_used,
-)
-from levelprox.report.fitted import BUDGET_LABELS, Axis, axis_of, budget_of_fit, check_axis, check_ours, in_one_figure
+from levelprox.report._drawing import COLOURS, GREY, INK, PALE, SMALL
+from levelprox.report.fitted import BUDGET_LABELS, Axis, check_axis
 from levelprox.subset.result import Swaps
 
 
@@ -146,14 +134,14 @@ class PathDisplay:
         -------
         PathDisplay
         """
-        check_ours("PathDisplay", estimator)
+        fitted.check_ours("PathDisplay", estimator)
         fits = estimator.fit_path(
             X, y, n_features=n_features, level=level, sample_weight=sample_weight, **(fit_params or {})
         )
-        by = axis_of(fits[0])
+        by = fitted.axis_of(fits[0])
         display = cls(
-            budgets=[budget_of_fit(one) for one in fits],
-            coefficients=scipy.sparse.csr_array(np.array([in_one_figure(one) for one in fits])),
+            budgets=[fitted.budget_of_fit(one) for one in fits],
+            coefficients=scipy.sparse.csr_array(np.array([fitted.in_one_figure(one) for one in fits])),
             losses=[one.certificate_.psi for one in fits],
             feature_names=fitted.feature_names(fits[0]) if hasattr(fits[0], "feature_names_in_") else None,
             by=by,
@@ -218,7 +206,7 @@ class PathDisplay:
         """
         if loss and self.losses is None:
             raise InvalidInputError("loss=True needs losses")
-        panels = new_axes(ax, (3.0, 1.0) if loss else (1.0,), (7.0, 5.4) if loss else (7.0, 4.3))
+        panels = drawing.new_axes(ax, (3.0, 1.0) if loss else (1.0,), (7.0, 5.4) if loss else (7.0, 4.3))
         top = panels[0]
         self._draw(top, names, line_kw or {})
         top.set_ylabel(self.coefficient_name, color=INK)
@@ -230,7 +218,7 @@ class PathDisplay:
             panels[1].set_ylabel("Loss", color=INK)
         for panel in panels:
             panel.margins(x=0.0)
-        label_x(panels[-1], BUDGET_LABELS[self.by], whole=self.by == "n_features")
+        drawing.label_x(panels[-1], BUDGET_LABELS[self.by], whole=self.by == "n_features")
         self.ax_ = top if len(panels) == 1 else np.array(panels, dtype=object)
         self.figure_ = top.figure
         return self
@@ -238,11 +226,11 @@ class PathDisplay:
     def _draw(self, panel: Any, names: int, line_kw: dict[str, Any]) -> None:
         used = np.flatnonzero(np.diff(self.coefficients.indptr))
         values = self.coefficients[:, used].toarray()
-        curves, last = where_used(values), values[-1]
+        curves, last = drawing.where_used(values), values[-1]
         order = np.argsort(-np.abs(last), kind="stable")
-        ends = largest(last, names)
+        ends = drawing.largest(last, names)
         picked = self._chosen_row()
-        choice = [] if picked is None else largest(values[picked], names)
+        choice = [] if picked is None else drawing.largest(values[picked], names)
         named = list(dict.fromkeys([*choice, *ends]))
         panel.axhline(0, color=GREY, lw=0.7, zorder=1)
         self.lines_ = {}
@@ -260,7 +248,7 @@ class PathDisplay:
             (self.lines_[int(used[i])],) = panel.plot(self.budgets, curves[:, i], **{**style, **line_kw})
         panel.margins(x=0.0, y=0.06)
         ended = [self._name(int(used[i])) for i in ends]
-        self.labels_ = name_lines(panel, ended, last[ends], [colours[i] for i in ends])
+        self.labels_ = drawing.name_lines(panel, ended, last[ends], [colours[i] for i in ends])
         rest = 0 if picked is None else np.count_nonzero(values[picked]) - len(choice)
         self._mark_choice(panel, [int(used[i]) for i in choice], int(rest))
 
@@ -273,11 +261,11 @@ class PathDisplay:
         self.chosen_line_ = panel.axvline(self.chosen, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1.5)
         panel.set_xlim(limits)
         above: Any = {"xycoords": ("data", "axes fraction"), "xytext": (0, 2), "ha": "center", "va": "bottom"}
-        note(panel, f"chosen: {self.chosen:.6g}", self.chosen, 1.0, INK, annotation_clip=False, **above)
+        drawing.note(panel, f"chosen: {self.chosen:.6g}", self.chosen, 1.0, INK, annotation_clip=False, **above)
         if features:
             legend = panel.legend(
                 [self.lines_[j] for j in features],
-                [shortened(self._name(j)) for j in features],
+                [drawing.shortened(self._name(j)) for j in features],
                 title=f"chosen, and {rest} more" if rest else "chosen",
                 loc="best",
                 frameon=True,

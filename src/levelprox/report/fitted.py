@@ -78,6 +78,14 @@ def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
     raise InvalidInputError(f"{user} needs {wanted}, got {got}")
 
 
+def check_fitted(user: str, estimator: Any, attribute: str, chooses: bool = False) -> None:
+    """Raise an error unless `estimator` is one of levelprox, as in `check_ours`, and has an attribute of its fit."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_ours(user, estimator, chooses)
+    check_is_fitted(estimator, attribute)
+
+
 def feature_names(estimator: Any) -> list[str]:
     """Return the names of all features: those seen in `fit`, or x0, x1, ..."""
     return [feature_name(estimator, j) for j in range(estimator.n_features_in_)]

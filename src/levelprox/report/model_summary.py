@@ -12,20 +12,8 @@ import numpy as np
 
 from levelprox.exceptions import counted
 from levelprox.losses import Gamma, Logistic, Poisson, Squared
-from levelprox.report import fitted
+from levelprox.report import fitted, tables
 from levelprox.report.fitted import budget_words, by_size, feature_name, name_and_sign, price_words, ridge_words
-from levelprox.report.tables import (
-    card,
-    data_frame,
-    facts_as_html,
-    facts_as_text,
-    notes_as_html,
-    notes_as_text,
-    rows_left_out,
-    summary_tables,
-    titled_html,
-    titled_text,
-)
 from levelprox.subset.result import SubsetCertificate
 
 #: A swap is near-equal if it raises the loss by at most this fraction.
@@ -163,39 +151,36 @@ class ModelSummary:
         pandas.DataFrame
         """
         width = len(self.intercept)
-        rows = [(row, k) for row in self.features for k in range(width)]
+        intercept = FeatureSummary(-1, "(intercept)", self.intercept, (math.nan,) * width, None, counts=False)
+        rows = [(row, k) for row in (*self.features, intercept) for k in range(width)]
         data = [row.contribution or Contribution() for row, _ in rows]
-        none, last = [None] * width, range(width)
-        columns: dict[str, Any] = {"feature": [*(row.name for row, _ in rows), *("(intercept)" for _ in last)]}
+        columns: dict[str, Any] = {"feature": [row.name for row, _ in rows]}
         if self.classes is not None:
-            columns["class"] = [*(self.classes[k] for _, k in rows), *self.classes]
-        columns["coefficient"] = [*(row.coefficient[k] for row, k in rows), *self.intercept]
+            columns["class"] = [self.classes[k] for _, k in rows]
+        columns["coefficient"] = [row.coefficient[k] for row, k in rows]
         if self.ratio_name is not None:
             ratios = [math.nan if row.ratio is None else row.ratio[k] for row, k in rows]
-            columns[self.ratio_name.replace(" ", "_")] = [*ratios, *(math.nan for _ in last)]
-        columns["standardized"] = [*(row.standardized[k] for row, k in rows), *(math.nan for _ in last)]
-        columns["loss_increase"] = [
-            *(math.nan if one.increase is None else one.increase for one in data),
-            *(math.nan for _ in last),
-        ]
-        columns["near_swaps"] = [*(one.swaps for one in data), *none]
-        columns["swaps_examined"] = [*(None if one.swaps is None else one.examined for one in data), *none]
-        columns["swaps_total"] = [*(None if one.swaps is None else one.total for one in data), *none]
-        columns["instead"] = [*(list(row.instead) for row, _ in rows), *([] for _ in last)]
-        frame = data_frame(columns)
+            columns[self.ratio_name.replace(" ", "_")] = ratios
+        columns["standardized"] = [row.standardized[k] for row, k in rows]
+        columns["loss_increase"] = [math.nan if one.increase is None else one.increase for one in data]
+        columns["near_swaps"] = [one.swaps for one in data]
+        columns["swaps_examined"] = [None if one.swaps is None else one.examined for one in data]
+        columns["swaps_total"] = [None if one.swaps is None else one.total for one in data]
+        columns["instead"] = [list(row.instead) for row, _ in rows]
+        frame = tables.data_frame(columns)
         for name in ("near_swaps", "swaps_examined", "swaps_total"):
             frame[name] = frame[name].astype("Int64")
         return frame
 
     def __str__(self) -> str:
-        parts = [self.title, facts_as_text(self.facts)]
-        parts += titled_text(summary_tables(self))
-        return "\n\n".join([*parts, *rows_left_out(self), *([notes_as_text(self.notes)] if self.notes else [])])
+        parts = [self.title, tables.facts_as_text(self.facts), *tables.titled_text(tables.summary_tables(self))]
+        notes = [tables.notes_as_text(self.notes)] if self.notes else []
+        return "\n\n".join([*parts, *tables.rows_left_out(self), *notes])
 
     def _repr_html_(self) -> str:
-        tables = titled_html(summary_tables(self)) + notes_as_html(rows_left_out(self))
-        notes = f'<div class="features">{notes_as_html(self.notes)}</div>'
-        return card(escape(self.title), facts_as_html(self.facts), tables, notes)
+        shown = tables.titled_html(tables.summary_tables(self)) + tables.notes_as_html(tables.rows_left_out(self))
+        notes = f'<div class="features">{tables.notes_as_html(self.notes)}</div>'
+        return tables.card(escape(self.title), tables.facts_as_html(self.facts), shown, notes)
 
 
 def summary_of(

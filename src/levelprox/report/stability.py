@@ -13,17 +13,9 @@ from numpy.typing import ArrayLike
 
 from levelprox._typing import Features, Vector
 from levelprox.exceptions import InvalidInputError, counted
+from levelprox.report import tables
 from levelprox.report._drawing import COLOURS, INK, PALE, SMALL, new_axes, note, shortened
-from levelprox.report.tables import (
-    Column,
-    card,
-    cut,
-    data_frame,
-    notes_as_html,
-    notes_as_text,
-    titled_html,
-    titled_text,
-)
+from levelprox.report.tables import Column, cut
 
 _MOST_FEATURES, _MOST_SETS, _MOST_NAMES = 20, 5, 8
 _BAR = 20  # characters of a full bar
@@ -132,7 +124,7 @@ class Stability:
         pandas.DataFrame
         """
         order = self.order
-        return data_frame(
+        return tables.data_frame(
             {
                 "feature": [self.feature_names[j] for j in order],
                 "frequency": self.frequencies[order],
@@ -141,11 +133,12 @@ class Stability:
         )
 
     def __str__(self) -> str:
-        return "\n\n".join([self.title, *titled_text(self._tables(False)), notes_as_text(self._sentences())])
+        notes = tables.notes_as_text(self._sentences())
+        return "\n\n".join([self.title, *tables.titled_text(self._tables(False)), notes])
 
     def _repr_html_(self) -> str:
-        notes = f'<div class="features">{notes_as_html(self._sentences())}</div>'
-        return card(escape(self.title), titled_html(self._tables(True)), notes)
+        notes = f'<div class="features">{tables.notes_as_html(self._sentences())}</div>'
+        return tables.card(escape(self.title), tables.titled_html(self._tables(True)), notes)
 
     def _tables(self, as_page: bool) -> list[tuple[str, list[Column]]]:
         order = self.order[:_MOST_FEATURES]
@@ -159,11 +152,11 @@ class Stability:
         ]
         bars = [_html_bar(one) if as_page else "█" * round(_BAR * one) for one in share]
         columns.insert(2, Column("", bars, False, as_page))
-        tables = [("", columns), ("The most frequent sets", self._set_columns(self.sets[:_MOST_SETS]))]
+        titled = [("", columns), ("The most frequent sets", self._set_columns(self.sets[:_MOST_SETS]))]
         if self.near_sets:
             title = "Sets nearest in loss to the model's on all data, of those within 1 %"
-            tables.append((title, self._set_columns(self.near_sets[:_MOST_SETS])))
-        return tables
+            titled.append((title, self._set_columns(self.near_sets[:_MOST_SETS])))
+        return titled
 
     def _set_columns(self, sets: tuple[FeatureSet, ...]) -> list[Column]:
         return [
