@@ -6,7 +6,9 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,10 +111,17 @@ def notes_as_html(notes: Sequence[str]) -> str:
     return "".join(f'<div class="more">{escape(note)}</div>' for note in notes)
 
 
+@cache
+def resource(*path: str) -> str:
+    """Return the text of a file of this package."""
+    return resources.files("levelprox.report").joinpath(*path).read_text(encoding="utf-8")
+
+
 def card(title: str, *parts: str, wide: bool = True) -> str:
     """Return HTML of a card with a title, which is HTML as well."""
     width = ' style="max-width:72em"' if wide else ""
-    return f'<style>{STYLE}</style><div class="levelprox-card"{width}><div>{title}</div>{"".join(parts)}</div>'
+    style = f"<style>\n{resource('card.css')}</style>"
+    return f'{style}<div class="levelprox-card"{width}><div>{title}</div>{"".join(parts)}</div>'
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
@@ -148,30 +157,6 @@ def fitted_words(estimator: Any) -> list[str]:
     if several and coef.shape[0] > len(labels):
         more.append(f"  and coefficients of {counted(coef.shape[0] - len(labels), 'more class', 'more classes')}")
     return [*lines, *more, *([str(estimator.message_)] if hasattr(estimator, "message_") else [])]
-
-
-#: Style of all cards, readable on light and dark backgrounds.
-STYLE = """
-.levelprox-card{font:13px/1.5 system-ui,sans-serif;max-width:46em;margin:.6em 0;padding:.7em 1em;color:inherit;
-border:1px solid rgba(128,128,128,.45);border-radius:6px}
-.levelprox-card table{border-collapse:collapse;margin:.2em 0;background:none;font-size:inherit}
-.levelprox-card th,.levelprox-card td{border:0;background:none;color:inherit;padding:.1em .9em .1em 0;text-align:left;
-vertical-align:baseline;white-space:normal}
-.levelprox-card th{font-weight:400;opacity:.72;white-space:nowrap}
-.levelprox-card td.number,.levelprox-card th.number{text-align:right;font-variant-numeric:tabular-nums;
-white-space:nowrap}
-.levelprox-card .status{font-weight:600;border-radius:4px;padding:.05em .5em;margin-left:.5em;
-border:1px solid currentColor}
-.levelprox-card .good{background:rgba(0,158,115,.22)}
-.levelprox-card .short{background:rgba(230,159,0,.3)}
-.levelprox-card .bar{display:inline-block;position:relative;width:9em;height:.75em}
-.levelprox-card .bar i{position:absolute;top:0;bottom:0;background:#0072b2;border-radius:1px}
-.levelprox-card .bar i.minus{background:#d55e00}
-.levelprox-card .bar b{position:absolute;top:-.15em;bottom:-.15em;left:50%;width:1px;background:rgba(128,128,128,.8)}
-.levelprox-card .more{opacity:.72}
-.levelprox-card .features{font-family:inherit;margin-top:.5em;padding-top:.4em;overflow-x:auto;
-border-top:1px solid rgba(128,128,128,.3)}
-"""
 
 
 def certificate_html(estimator: Any) -> str:

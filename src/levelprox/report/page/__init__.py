@@ -9,9 +9,9 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from string import Template
 from typing import Any
 
@@ -21,6 +21,7 @@ from levelprox.io import atomic
 from levelprox.report._drawing import COLOURS
 from levelprox.report.page._content import page_content
 from levelprox.report.page._fits import PathFits, Samples, path_fits, samples_of, test_samples
+from levelprox.report.tables import resource
 
 __all__ = ["page", "write_page"]
 
@@ -89,9 +90,9 @@ def page(
     """
     training, testing = samples_of(X, y, sample_weight, fit_params), test_samples(test, test_params)
     path = path_fits(model, training, n_features, level, fits)
-    content = _storable(page_content(path, training, testing))
-    heading = _storable(title or type(model).__name__)
-    return _written(content, path, heading, _subtitle(path, training, testing))
+    content = _each_text(page_content(path, training, testing), _storable)
+    heading = {"title": _storable(title or type(model).__name__), "subtitle": _subtitle(path, training, testing)}
+    return _written(content, heading)
 
 
 def write_page(path: str | os.PathLike[str], model: Any, X: object, y: ArrayLike, **options: Any) -> None:
@@ -135,45 +136,41 @@ def _subtitle(path: PathFits, training: Samples, testing: Samples | None) -> str
     return " · ".join(words)
 
 
-def _written(content: dict[str, Any], path: PathFits, title: str, subtitle: str) -> str:
-    style = _read("page.css").replace("/* palette */", _palette())
-    script = '\n(() => {\n"use strict";\n' + "\n".join(map(_read, _SCRIPTS)) + "})();\n"
-    fit = content["fits"][path.own]
-    tested = "test data" if content["outcome"]["of"] == "test" else "training data"
-    return Template(_read("page.html")).substitute(
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
-        "form-action 'none'",
+def _written(content: dict[str, Any], heading: dict[str, str]) -> str:
+    """Return the page: the template with the content as data for the script, and as HTML for readers without it."""
+    style = resource("page", "page.css").replace("/* palette */", _palette())
+    script = '\n(() => {\n"use strict";\n' + "\n".join(resource("page", name) for name in _SCRIPTS) + "})();\n"
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
+    shown, own = _each_text(content, escape), content["own"]
+    fit, outcome = shown["fits"][own], shown["outcome"]
+    return Template(resource("page", "page.html")).substitute(
+        _each_text(heading, escape),
+        policy=f"{policy}; base-uri 'none'; form-action 'none'",
         style=style,
         script=script,
         data=_json(content),
-        title=_escaped(title),
-        subtitle=_escaped(subtitle),
-        notice=f'<p class="notice">{_escaped(content["notice"])}</p>' if content["notice"] else "",
-        label=_escaped(fit["label"]),
-        last=len(content["fits"]) - 1,
-        own=path.own,
+        notice=f'<p class="notice">{shown["notice"]}</p>' if shown["notice"] else "",
+        label=fit["label"],
+        last=len(shown["fits"]) - 1,
+        own=own,
         tiles=_tiles(fit),
-        width="several" if content["several"] else "one",
-        head=_head(content),
-        rows=_rows(content, fit),
-        sign=_escaped(content["sign"]),
-        left_out=_escaped(fit["left_out"]),
-        status=_escaped(fit["status"][0]),
+        width="several" if shown["several"] else "one",
+        head=_head(shown),
+        rows=_rows(shown, fit),
+        sign=shown["sign"],
+        left_out=fit["left_out"],
+        status=fit["status"][0],
         kind=fit["status"][1],
-        facts=_facts(fit),
-        outcome="Confusion matrix" if content["outcome"]["kind"] == "classes" else "Residuals",
-        tested=tested,
-        classes=_classes(content["outcome"], path.own),
-        versions=_escaped(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),
+        facts="".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in fit["facts"]),
+        outcome="Confusion matrix" if outcome["kind"] == "classes" else "Residuals",
+        tested="test data" if outcome["of"] == "test" else "training data",
+        classes=_classes(outcome, own),
+        versions=escape(", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)),
     )
 
 
 _SCRIPTS = ("elements.js", "charts.js", "page.js")  # in this order, in one scope
 _PACKAGES = ("levelprox", "numpy", "scipy", "scikit-learn")
-
-
-def _read(name: str) -> str:
-    return resources.files("levelprox.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _palette() -> str:
@@ -197,86 +194,73 @@ _SHADES = 9
 _NOT_IN_HTML = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
-def _storable(content: Any) -> Any:
-    """Return the data with lone surrogates and characters that HTML does not allow replaced."""
+def _storable(text: str) -> str:
+    """Return the text with lone surrogates and characters that HTML does not allow replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
+
+
+def _each_text(content: Any, change: Callable[[str], str]) -> Any:
+    """Return the content with each of its texts changed."""
     if isinstance(content, str):
-        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").translate(_NOT_IN_HTML)
+        return change(content)
     if isinstance(content, dict):
-        return {name: _storable(value) for name, value in content.items()}
-    return [_storable(value) for value in content] if isinstance(content, list) else content
+        return {name: _each_text(value, change) for name, value in content.items()}
+    return [_each_text(value, change) for value in content] if isinstance(content, list) else content
 
 
-def _escaped(words: Any) -> str:
-    """Escape text for HTML."""
-    return escape(str(words))
+# --- the parts of the page as HTML, from content whose texts are escaped
 
 
 def _tiles(fit: dict[str, Any]) -> str:
     """Return the tiles of the main numbers."""
     return "".join(
-        f'<div class="tile"><dt>{_escaped(name)}</dt><dd class="value">{_escaped(value)}</dd>'
-        f'<dd class="note">{_escaped(note)}</dd></div>'
+        f'<div class="tile"><dt>{name}</dt><dd class="value">{value}</dd><dd class="note">{note}</dd></div>'
         for name, value, note in fit["tiles"]
     )
 
 
 def _head(content: dict[str, Any]) -> str:
     """Return the head of the table of features."""
-    columns = "".join(f'<th scope="col" class="number">{_escaped(name)}</th>' for name in content["columns"])
+    columns = "".join(f'<th scope="col" class="number">{name}</th>' for name in content["columns"])
     return f'<tr><th scope="col">feature</th>{columns}</tr>'
 
 
 def _rows(content: dict[str, Any], fit: dict[str, Any]) -> str:
     """Return the rows of the table of features, with the intercept below."""
-    colour = dict(zip(content["lines"]["features"], content["lines"]["colours"], strict=True))
-    body = "".join(
-        f'<tr data-feature="{i}"><th scope="row"><span class="{_swatch(colour.get(i, -1))}"></span>'
-        f'<span class="name" title="{_escaped(content["features"][i])}">{_escaped(content["features"][i])}</span></th>'
-        f"{''.join(map(_cell, cells))}</tr>"
-        for i, cells in fit["rows"]
-    )
+    colours = dict(zip(content["lines"]["features"], content["lines"]["colours"], strict=True))
+    body = ""
+    for i, cells in fit["rows"]:
+        name, colour = content["features"][i], colours.get(i, -1)
+        swatch = "swatch" if colour < 0 else f"swatch c{colour % 8}{' dashed' if colour >= 8 else ''}"
+        named = f'<span class="{swatch}"></span><span class="name" title="{name}">{name}</span>'
+        body += f'<tr data-feature="{i}"><th scope="row">{named}</th>{"".join(map(_cell, cells))}</tr>'
     if fit["intercept"]:
         cells = "".join(map(_cell, fit["intercept"]))
         body += f'<tr class="intercept"><th scope="row"><span class="swatch"></span>intercept</th>{cells}</tr>'
     return body
 
 
-def _swatch(colour: int) -> str:
-    """Return the CSS classes of the marker of a line: its colour, and whether it is dashed."""
-    return "swatch" if colour < 0 else f"swatch c{colour % 8}{' dashed' if colour >= 8 else ''}"
-
-
 def _cell(cell: list[Any]) -> str:
     number, part = cell
     if part is None:
-        return f'<td class="number">{_escaped(number)}</td>'
-    at = part if part < 0 else 0
-    bar = f'<rect class="{"minus" if part < 0 else "plus"}" x="{at:g}" y="0" width="{abs(part):g}" height="10"></rect>'
-    return (
-        f'<td class="number with-bar"><div><svg class="bar" viewBox="-100 0 200 10" preserveAspectRatio="none" '
-        f'aria-hidden="true">{bar}</svg><span>{_escaped(number)}</span></div></td>'
-    )
-
-
-def _facts(fit: dict[str, Any]) -> str:
-    """Return the facts of the certificate."""
-    return "".join(f"<div><dt>{_escaped(name)}</dt><dd>{_escaped(words)}</dd></div>" for name, words in fit["facts"])
+        return f'<td class="number">{number}</td>'
+    at, side = min(part, 0), "minus" if part < 0 else "plus"
+    bar = f'<rect class="{side}" x="{at:g}" y="0" width="{abs(part):g}" height="10"></rect>'
+    box = 'viewBox="-100 0 200 10" preserveAspectRatio="none" aria-hidden="true"'
+    return f'<td class="number with-bar"><div><svg class="bar" {box}>{bar}</svg><span>{number}</span></div></td>'
 
 
 def _classes(outcome: dict[str, Any], i: int) -> str:
     """Return the confusion matrix of one fit; the shade of a cell is its fraction of the row."""
     if outcome["kind"] != "classes":
         return ""
-    names = "".join(
-        f'<th scope="col" class="number" title="{_escaped(name)}">{_escaped(name)}</th>' for name in outcome["names"]
-    )
+    names = "".join(f'<th scope="col" class="number" title="{name}">{name}</th>' for name in outcome["names"])
     body = "".join(
-        f'<tr><th scope="row" title="{_escaped(name)}">{_escaped(name)}</th>{_counts(counts, at)}</tr>'
+        f'<tr><th scope="row" title="{name}">{name}</th>{_counts(counts, at)}</tr>'
         for at, (name, counts) in enumerate(zip(outcome["rows"], outcome["counts"][i], strict=True))
     )
-    return (
-        f'<thead><tr><th scope="col" class="corner">actual ↓ predicted →</th>{names}</tr></thead><tbody>{body}</tbody>'
-    )
+    corner = '<th scope="col" class="corner">actual ↓ predicted →</th>'
+    return f"<thead><tr>{corner}{names}</tr></thead><tbody>{body}</tbody>"
 
 
 def _counts(counts: list[int], at: int) -> str:

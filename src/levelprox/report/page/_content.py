@@ -1,29 +1,24 @@
-"""The content of a page as plain data, used by the static part and by the script."""
+"""The content of a page as plain data, used by the static part and by the script: tiles, tables, lines and charts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from levelprox.report.fitted import BUDGET_LABELS, Axis, budget_of_fit, certificate_words, feature_name, price_words
-from levelprox.report.page._figures import (
-    Choice,
-    charts_of,
-    choice_of,
-    columns_of,
-    figure,
-    intercept_of,
-    left_out_of,
-    lines_of,
-    mean_loss_name,
-    prediction_display,
-    rows_of,
-    sign_of,
-)
-from levelprox.report.page._fits import Evaluation, PathFits, Samples, evaluate
+from levelprox._typing import Vector
+from levelprox.report import fitted
+from levelprox.report._drawing import COLOURS, largest, where_used
+from levelprox.report.fitted import BUDGET_LABELS, Axis, budget_of_fit, name_and_sign
+from levelprox.report.page._fits import Evaluation, PathFits, Samples, evaluate, predictions_of
 from levelprox.result import Status
 
+#: A cell of the table: a number, and the standardised coefficient in percent of the largest, or None.
+Cell = list[Any]
+
+_MAX_ROWS, _MAX_CLASSES, _MAX_LINES = 100, 8, 150
 # Relative tolerances on ψ for the same data in float32: to ψ itself, and to that of the smallest fit.
 _LOSS_TOLERANCE, _ROUNDING_TOLERANCE = 1e-4, 1e-6
 
@@ -31,13 +26,11 @@ _LOSS_TOLERANCE, _ROUNDING_TOLERANCE = 1e-4, 1e-6
 def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[str, Any]:
     """Return the content of a page that depends on the model and the data."""
     train, test = train.checked_by(path.model), None if test is None else test.checked_by(path.model)
-    outcomes = prediction_display(path, train if test is None else test)
-    in_training = [evaluate(one, train, outcomes.record if test is None else None) for one in path.fits]
-    in_test = None if test is None else [evaluate(one, test, outcomes.record) for one in path.fits]
-    evaluated = [("Training error", in_training, train)]
-    if in_test is not None and test is not None:
-        evaluated.append(("Test error", in_test, test))
-    recorded = [one.recorded for one in in_test or in_training]
+    predictions, record = predictions_of(path, train if test is None else test)
+    errors = {"training": [evaluate(one, train, record if test is None else None) for one in path.fits]}
+    if test is not None:
+        errors["test"] = [evaluate(one, test, record) for one in path.fits]
+    n_samples = {"training": train.rows_used.size, "test": 0 if test is None else test.rows_used.size}
     choice = choice_of(path)
     lines, rows = lines_of(path), [rows_of(one) for one in path.fits]
     shown = sorted({j for fit in rows for j, _ in fit} | set(lines["features"]))
@@ -48,14 +41,14 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
             "status": [str(one.status_).replace("_", " "), "good" if one.status_ is Status.SOLVED else "short"],
             "tiles": [
                 ["Features", str(one.selected_features_.size), f"of {one.n_features_in_} in the data"],
-                *(_error(name, one, found[i], samples) for name, found, samples in evaluated),
+                *(_error(name, one, found[i], n_samples[name]) for name, found in errors.items()),
                 *_choice_tiles(choice, i),
                 _price(one),
             ],
             "rows": [[place[j], cells] for j, cells in rows[i]],
             "intercept": intercept_of(one),
             "left_out": left_out_of(one),
-            "facts": [[name, text] for name, text in certificate_words(one)],
+            "facts": [[name, text] for name, text in fitted.certificate_words(one)],
         }
         for i, one in enumerate(path.fits)
     ]
@@ -66,14 +59,14 @@ def page_content(path: PathFits, train: Samples, test: Samples | None) -> dict[s
         "own": path.own,
         "sure": path.sure,
         "budgets": path.budgets,
-        "features": [feature_name(path.model, j) for j in shown],
+        "features": [fitted.feature_name(path.model, j) for j in shown],
         "several": np.atleast_2d(path.model.coef_).shape[0] > 1,
         "columns": columns_of(path.model),
         "sign": sign_of(path.model),
         "fits": fits,
         "lines": {**lines, "features": [place[j] for j in lines["features"]]},
-        "charts": charts_of(path, in_training, in_test, choice),
-        "outcome": {"of": "training" if test is None else "test", **outcomes.as_data(recorded)},
+        "charts": charts_of(path, errors, choice),
+        "outcome": {"of": "training" if test is None else "test", **predictions},
     }
 
 
@@ -101,20 +94,17 @@ def _price(fit: Any) -> list[str]:
     """Return the tile of the shadow price, unknown if a search was stopped early."""
     if np.isnan(fit.multiplier_):
         return ["Shadow price", "—", "not examined: the fit was stopped"]
-    return ["Shadow price", figure(fit.multiplier_, 3), price_words(fit)]
+    return ["Shadow price", figure(fit.multiplier_, 3), fitted.price_words(fit)]
 
 
-def _error(name: str, fit: Any, evaluation: Evaluation, samples: Samples) -> list[str]:
-    n = samples.rows_used.size
-    if evaluation.error is not None:
-        return [name, f"{100 * evaluation.error:.3g} %", f"{evaluation.wrong} of {n} wrong"]
+def _error(name: str, fit: Any, found: Evaluation, n_samples: int) -> list[str]:
+    """Return the tile of the error on training or test data."""
+    title = f"{name.capitalize()} error"
+    if hasattr(fit, "classes_"):
+        return [title, f"{100 * found.error:.3g} %", f"{found.wrong} of {n_samples} wrong"]
     loss = mean_loss_name(fit)
-    explained = "" if evaluation.explained is None else f"; R² {figure(evaluation.explained, 3)}"
-    return [
-        name,
-        "–" if evaluation.loss is None else figure(evaluation.loss),
-        f"{loss[0].lower()}{loss[1:]}{explained}",
-    ]
+    explained = f"; R² {figure(found.explained, 3)}" if np.isfinite(found.explained) else ""
+    return [title, figure(found.loss) if np.isfinite(found.loss) else "–", f"{loss[0].lower()}{loss[1:]}{explained}"]
 
 
 def _notice(path: PathFits, train: Samples) -> str:
@@ -130,3 +120,196 @@ def _notice(path: PathFits, train: Samples) -> str:
     if abs(psi - here) <= _LOSS_TOLERANCE * max(abs(psi), abs(here)) + _ROUNDING_TOLERANCE * least:
         return ""
     return f"These are not the data that the model was fitted to: here the loss is {here:.6g}, there it was {psi:.6g}."
+
+
+# --- the table of features, and the lines of their coefficients
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """Return a number as text."""
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def cell_figure(value: float) -> str:
+    """Return a number with all its digits, for a column."""
+    return f"{value:#.4g}".rstrip(".").replace("-", "−")
+
+
+def columns_of(model: Any) -> list[str]:
+    """Return the names of the columns of the table after the first, which has the features."""
+    width = np.atleast_2d(model.coef_).shape[0]
+    if width == 1:
+        return ["coefficient", "standardised"] if model.standardize else ["coefficient"]
+    return [str(name) for name in model.classes_[:_MAX_CLASSES]]
+
+
+def sign_of(model: Any) -> str:
+    """Return a sentence on the class of positive coefficients, for two classes."""
+    if not hasattr(model, "classes_") or model.classes_.size != 2:
+        return ""
+    negative, positive = model.classes_
+    return f"Positive coefficients favour class {positive}, negative ones class {negative}."
+
+
+def rows_of(fit: Any) -> list[tuple[int, list[Cell]]]:
+    """Return the selected features and their cells, the largest first."""
+    order = fitted.by_size(fit)[:_MAX_ROWS]
+    coef, scaled = np.atleast_2d(fit.coef_)[:, order], fitted.standardized(fit)[:, order]
+    parts = 100 * scaled / np.max(np.abs(scaled), initial=0.0, where=np.isfinite(scaled)) if order.size else scaled
+    with_scaled = coef.shape[0] == 1 and fit.standardize  # the bar is then in a column of its own
+    rows = []
+    for i, j in enumerate(order):
+        shown = range(min(coef.shape[0], _MAX_CLASSES))
+        cells: list[Cell] = [[cell_figure(coef[c, i]), None if with_scaled else _part(parts[c, i])] for c in shown]
+        if with_scaled:
+            cells.append([cell_figure(scaled[0, i]), _part(parts[0, i])])
+        rows.append((int(j), cells))
+    return rows
+
+
+def _part(value: float) -> float:
+    return round(float(value), 1) + 0.0
+
+
+def intercept_of(fit: Any) -> list[Cell]:
+    """Return the cells of the intercept, if there is one."""
+    if not fit.fit_intercept:
+        return []
+    values = np.atleast_1d(fit.intercept_)
+    if values.size > 1:
+        return [[cell_figure(value), None] for value in values[:_MAX_CLASSES]]
+    return [[cell_figure(values[0]), None], *([["", None]] if fit.standardize else [])]
+
+
+def left_out_of(fit: Any) -> str:
+    """Return a text on the rows and columns that the table leaves out."""
+    features = int(fit.selected_features_.size) - _MAX_ROWS
+    classes = np.atleast_2d(fit.coef_).shape[0] - _MAX_CLASSES
+    words = [f"{features} more features"] if features > 0 else []
+    words += [f"the coefficients of {classes} more classes"] if classes > 0 else []
+    return f"and {' and '.join(words)}" if words else ""
+
+
+def lines_of(path: PathFits) -> dict[str, Any]:
+    """Return the lines of the figure: features, their values at each budget, and their colours.
+
+    As in `PathDisplay`, the largest ones of the model and of the largest fit have a colour, the others are grey. Fits
+    of separable data, whose coefficients are limited only by precision, are left out.
+    """
+    values = np.array([fitted.in_one_figure(one) for one in path.fits])
+    sure = np.array(path.sure)
+    size = np.max(np.abs(values[sure]), axis=0)
+    used = np.array(largest(size, _MAX_LINES), np.intp)
+    picked = values[:, used]
+    names = len(COLOURS)
+    named = list(dict.fromkeys([*largest(picked[path.own], names), *largest(picked[sure][-1], names)]))
+    curves = where_used(picked)
+    curves[~sure] = np.nan
+    return {
+        "title": fitted.coefficient_name(path.model),
+        "features": [int(j) for j in used],
+        "values": [_rounded(curves[:, i], 5) for i in range(used.size)],
+        "colours": [named.index(i) if i in named else -1 for i in range(used.size)],
+        "left_out": int(np.count_nonzero(size)) - int(used.size),
+    }
+
+
+def _rounded(values: Iterable[float], digits: int) -> list[float | None]:
+    """Round to so many digits, more than can be drawn; numbers that are not finite become None."""
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values]
+
+
+# --- charts of errors and scores
+
+#: Scores that another curve shows already, up to their sign or 1 - score.
+_ERROR_RATE, _MEAN_LOSS = ("accuracy",), {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "absolute"}
+_NAMES = {"squared": "Mean squared error", "absolute": "Mean absolute error"}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Scores by which a model has chosen its budget, at each budget of the page.
+
+    Attributes
+    ----------
+    name : str
+    joins : {"loss", "error", ""}
+        Chart of the same unit; "" for a separate chart.
+    values, errors : ndarray of shape (n_fits,)
+        Scores and their standard errors; nan for what is not known.
+    folds : int
+        Number of folds; 0 for a criterion.
+    """
+
+    name: str
+    joins: str
+    values: Vector
+    errors: Vector
+    folds: int
+
+    def words(self, i: int) -> str:
+        """Return the score at one budget as text."""
+        value, error = self.values[i], self.errors[i]
+        if not np.isfinite(value):
+            return ""
+        return f"{figure(value)} ± {figure(error, 2)}" if np.isfinite(error) else figure(value)
+
+
+def mean_loss_name(model: Any) -> str:
+    """Return the name of the mean loss."""
+    name = str(model.loss_.name)
+    return _NAMES.get(name, f"Mean {name.replace('_', ' ')} loss")
+
+
+def choice_of(path: PathFits) -> Choice | None:
+    """Return the scores of the choice of the budget, or None."""
+    model = path.model
+    if not hasattr(model, "cv_results_"):
+        return None
+    results, _ = model.results_by_budget()
+    rows = [_row(results[path.by], budget) for budget in path.budgets]
+    if model.criterion_ != "cv":
+        values = _picked(results[model.criterion_], rows)
+        return Choice(f"{model.criterion_.upper()}, lower is better", "", values, np.full(len(rows), np.nan), 0)
+    name, sign = name_and_sign(model.scoring_)
+    scores, joins = sign * results["mean_test_score"], ""
+    if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model.loss_.name:
+        joins = "loss"
+    elif model.scoring_ in _ERROR_RATE:
+        name, scores, joins = "Error rate of held-out samples", 1 - scores, "error"
+    folds = sum(key.startswith("split") for key in results)
+    return Choice(name, joins, _picked(scores, rows), _picked(results["standard_error"], rows), folds)
+
+
+def charts_of(path: PathFits, errors: dict[str, list[Evaluation]], choice: Choice | None) -> list[dict[str, Any]]:
+    """Return the charts, each with one unit; `errors` are those on training and on test data."""
+    charts = [_chart("loss", mean_loss_name(path.model), errors, choice)]
+    if hasattr(path.model, "classes_"):
+        charts.append(_chart("error", "Error rate", errors, choice))
+    if choice is not None and not choice.joins:
+        charts.append({"title": choice.name, "percent": False, "series": [_chosen(choice)]})
+    return charts
+
+
+def _chart(what: str, title: str, errors: dict[str, list[Evaluation]], choice: Choice | None) -> dict[str, Any]:
+    series = [
+        {"name": name, "colour": i, "values": _rounded([getattr(one, what) for one in found], 6)}
+        for i, (name, found) in enumerate(errors.items())
+    ]
+    if choice is not None and choice.joins == what:
+        series.append(_chosen(choice))
+    return {"title": title, "percent": what == "error", "series": series}
+
+
+def _chosen(choice: Choice) -> dict[str, Any]:
+    series = {"name": "held out" if choice.folds else "all data", "colour": 2, "values": _rounded(choice.values, 6)}
+    return {**series, "errors": _rounded(choice.errors, 6)} if choice.folds else series
+
+
+def _row(grid: Any, budget: float) -> int | None:
+    near = np.flatnonzero(np.isclose(np.asarray(grid, np.float64), budget, rtol=1e-9, atol=0))
+    return int(near[0]) if near.size else None
+
+
+def _picked(values: Any, rows: Sequence[int | None]) -> Vector:
+    return np.array([np.nan if i is None else values[i] for i in rows], np.float64)

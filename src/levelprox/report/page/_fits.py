@@ -1,7 +1,8 @@
-"""The fits of a page, one for each budget, and their scores."""
+"""The fits of a page, one for each budget, with their errors and predictions."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from levelprox._typing import Features, Vector
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, warn
-from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_ours
+from levelprox.report.fitted import Axis, axis_of, budget_of_fit, check_fitted
 from levelprox.result import Status
 
 _BUDGET_TOLERANCE = 1e-9  # relative
@@ -58,22 +59,20 @@ def path_fits(
 
     One warning names the fits that did not reach their tolerance.
     """
-    from sklearn.utils.validation import check_is_fitted
-
-    check_ours("a page", model)
-    check_is_fitted(model, "coef_")
+    check_fitted("a page", model, "coef_")
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model kept up to date by partial_fit has no certificate, and so no page: use fit")
     if fits is not None and (n_features is not None or level is not None):
         raise InvalidInputError("give either fits or the budgets to fit, not both")
     by = axis_of(model)
     given = {"level": level, "n_features": n_features}
-    if any(value is not None for name, value in given.items() if name != by):
-        other = next(name for name, value in given.items() if name != by and value is not None)
-        raise InvalidInputError(f"the model was fitted with {by}, and so are the others on its page: no {other} here")
+    for name, value in given.items():
+        if name != by and value is not None:
+            others_too = f"the model was fitted with {by}, and so are the others on its page"
+            raise InvalidInputError(f"{others_too}: no {name} here")
     if fits is None:
         _check_classes(model, data)
-        others = _fitted_path(model, data, n_features, level)
+        others = _fitted_path(model, data, given)
     else:
         others = [_checked(one, model, by, i) for i, one in enumerate(fits)]
     own = budget_of_fit(model)
@@ -94,8 +93,7 @@ def _check_classes(model: Any, data: Samples) -> None:
         )
 
 
-def _fitted_path(model: Any, data: Samples, n_features: Any, level: Any) -> list[Any]:
-    budgets = {"n_features": n_features, "level": level}
+def _fitted_path(model: Any, data: Samples, budgets: dict[str, Any]) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fits: list[Any] = model.fit_path(data.X, data.y, sample_weight=data.weight, **budgets, **data.more)
@@ -158,23 +156,20 @@ class Evaluation:
 
     Attributes
     ----------
-    recorded : Any
-        Result of `record` for the predictions, which are not kept.
-    loss : float or None
-        Mean loss without class weights; None if the samples have classes that the fit has not seen.
-    error : float or None
+    loss : float
+        Mean loss without class weights; not finite if the samples have classes that the fit has not seen.
+    error : float
         Weighted fraction of wrong predictions of a classifier.
-    wrong : int or None
-        Number of wrong predictions.
-    explained : float or None
-        R² of a regressor, if y is not constant: 1 − Σ(y − ŷ)² / Σ(y − ȳ)².
+    wrong : int
+        Number of wrong predictions of a classifier.
+    explained : float
+        R² of a regressor: 1 − Σ(y − ŷ)² / Σ(y − ȳ)²; nan if y is constant.
     """
 
-    recorded: Any
-    loss: float | None
-    error: float | None = None
-    wrong: int | None = None
-    explained: float | None = None
+    loss: float
+    error: float = math.nan
+    wrong: int = 0
+    explained: float = math.nan
 
 
 def samples_of(X: Any, y: ArrayLike, weight: ArrayLike | None, more: dict[str, Any] | None) -> Samples:
@@ -201,29 +196,102 @@ def test_samples(test: Sequence[Any] | None, more: dict[str, Any] | None) -> Sam
     return samples
 
 
-def evaluate(fit: Any, samples: Samples, record: Callable[[NDArray[Any]], Any] | None = None) -> Evaluation:
+def evaluate(fit: Any, samples: Samples, record: Record | None = None) -> Evaluation:
     """Evaluate a fit on samples; `record` receives the predictions."""
     predicted = np.asarray(fit.predict(samples.X, **samples.more))
     if predicted.shape != samples.y.shape:
         raise InvalidInputError(f"X and y must have as many samples, got {predicted.size} and {samples.y.size}")
-    recorded = None if record is None else record(predicted)
+    if record is not None:
+        record(predicted)
     if not hasattr(fit, "classes_"):
         loss = fit.mean_loss(samples.X, samples.y, samples.weight, **samples.more)
-        return Evaluation(recorded, _number(loss), explained=_explained(samples, predicted))
+        return Evaluation(loss, explained=_explained(samples, predicted))
     wrong = predicted != samples.y
     error = float(np.average(wrong, weights=samples.weight))
     known = bool(np.all(np.isin(samples.y[samples.rows_used], fit.classes_)))
     loss = fit.mean_loss(samples.X, samples.y, samples.weight) if known else np.inf
-    return Evaluation(recorded, _number(loss), error, int(np.count_nonzero(wrong[samples.rows_used])))
+    return Evaluation(loss, error, int(np.count_nonzero(wrong[samples.rows_used])))
 
 
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
-def _explained(samples: Samples, predicted: NDArray[Any]) -> float | None:
+def _explained(samples: Samples, predicted: NDArray[Any]) -> float:
     y, at = np.asarray(samples.y, np.float64), predicted.astype(np.float64)
     with np.errstate(all="ignore"):
         off = np.average((y - np.average(y, weights=samples.weight)) ** 2, weights=samples.weight)
         left = np.average((y - at) ** 2, weights=samples.weight)
-        return _number(float(1 - left / off)) if off > 0 else None
+        return float(1 - left / off) if off > 0 else math.nan
+
+
+# --- the predictions of all fits
+
+_MAX_MATRIX_CLASSES = 12
+_MAX_POINTS, _MAX_TOTAL_POINTS, _MIN_POINTS = 2000, 30_000, 250
+_GRID_STEPS = 1000
+_OTHER, _UNKNOWN = "other", "not seen in training"
+
+
+#: Takes the predictions of one fit.
+Record = Callable[[NDArray[Any]], None]
+
+
+def predictions_of(path: PathFits, samples: Samples) -> tuple[dict[str, Any], Record]:
+    """Return what a page shows of the predictions of all fits, and the function that adds those of the next fit.
+
+    That is a confusion matrix for classes, and a residual plot for numbers. The predictions are not kept.
+    """
+    if hasattr(path.model, "classes_"):
+        return _confusion_matrices(path.model.classes_, samples)
+    return _residual_points(samples, len(path.fits))
+
+
+def _confusion_matrices(known: NDArray[Any], samples: Samples) -> tuple[dict[str, Any], Record]:
+    """Return the confusion matrices for these samples and classes: rows are actual classes, columns predicted ones.
+
+    Of many classes the most frequent ones have columns, the others share one. Classes that no fit has seen share a row.
+    """
+    rows_used = samples.rows_used
+    y = samples.y[rows_used]
+    is_known = np.isin(y, known)
+    places = np.searchsorted(known, y[is_known])
+    order = np.arange(known.size)
+    if known.size > _MAX_MATRIX_CLASSES:
+        often = np.argsort(-np.bincount(places, minlength=known.size), kind="stable")
+        order = np.sort(often[: _MAX_MATRIX_CLASSES - 1])
+    column = np.full(known.size, order.size, np.intp)
+    column[order] = np.arange(order.size)
+    names = [str(known[i]) for i in order] + ([_OTHER] if order.size < known.size else [])
+    rows = names if np.all(is_known) else [*names, _UNKNOWN]
+    actual = np.full(y.size, len(names), np.intp)
+    actual[is_known] = column[places]
+
+    shown: dict[str, Any] = {"kind": "classes", "names": names, "rows": rows, "counts": []}
+
+    def record(predicted: NDArray[Any]) -> None:
+        table = np.zeros((len(rows), len(names)), np.int64)
+        np.add.at(table, (actual, column[np.searchsorted(known, predicted[rows_used])]), 1)
+        shown["counts"].append(table.tolist())
+
+    return shown, record
+
+
+def _residual_points(samples: Samples, n_fits: int) -> tuple[dict[str, Any], Record]:
+    """Return the points of a residual plot, on a grid: i stands for low + i · (high − low)/1000.
+
+    Of many samples some are drawn, evenly spaced, the fewer the more fits there are, so that the page stays small and
+    is reproducible. Predictions outside the range of the targets are drawn at the edge.
+    """
+    rows_used = samples.rows_used
+    most = min(_MAX_POINTS, max(_MIN_POINTS, _MAX_TOTAL_POINTS // n_fits))
+    rows = rows_used if rows_used.size <= most else rows_used[np.linspace(0, rows_used.size - 1, most).astype(np.intp)]
+    y = np.asarray(samples.y[rows], np.float64)
+    low, high = float(y.min()), float(y.max())
+    room = 0.25 * (high - low) or 0.5 * (abs(high) or 1.0)
+    low, high = low - room, high + room
+    shown: dict[str, Any] = {"kind": "residuals", "low": low, "high": high}
+    shown |= {"shown": int(rows.size), "all": int(rows_used.size), "actual": _grid_indices(y, low, high)}
+    shown["predicted"] = []
+    return shown, lambda predicted: shown["predicted"].append(_grid_indices(predicted[rows], low, high))
+
+
+def _grid_indices(values: NDArray[Any], low: float, high: float) -> list[int]:
+    inside = np.nan_to_num(np.clip(values.astype(np.float64), low, high), nan=low)
+    return [int(i) for i in np.rint((inside - low) / (high - low) * _GRID_STEPS)]
