@@ -89,21 +89,13 @@ def name_lines(panel: Any, names: Sequence[str], ends: ArrayLike, colours: Seque
     """
     low, high = panel.get_ylim()
     heights = (np.asarray(ends, np.float64) - low) / (high - low)
-    inches = panel.get_position().height * panel.figure.get_size_inches()[1]
-    placed = spread(heights, 1.35 * SMALL / 72 / inches)
+    placed = spread(heights, 1.35 * SMALL / 72 / _size(panel)[1])
     leader = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
-    options: Any = {
-        "xycoords": "axes fraction",
-        "textcoords": "axes fraction",
-        "va": "center",
-        "annotation_clip": False,
-    }
+    options: Any = {"xycoords": "axes fraction", "textcoords": "axes fraction", "va": "center"}
     texts = []
     for name, height, place, colour in zip(names, heights, placed, colours, strict=True):
-        arrow = {**leader, "color": colour}
-        texts.append(
-            note(panel, shortened(name), 1.0, height, colour, xytext=(1.025, place), arrowprops=arrow, **options)
-        )
+        options |= {"xytext": (1.025, place), "arrowprops": {**leader, "color": colour}}
+        texts.append(note(panel, shortened(name), 1.0, height, colour, annotation_clip=False, **options))
     return texts
 
 
@@ -136,7 +128,8 @@ def shortened(name: str, longest: int = 28) -> str:
 _ROW = 1.5 * SMALL  # points between rows
 _GAP = 0.9 * SMALL  # points between the data and the first row
 _LETTER = 0.52 * SMALL / 72  # inches, mean width of a letter
-_SIDES = ("center", "left", "right")
+#: Sides of a mark where its label may be, the preferred one first: part of the label to the left of the mark.
+_SIDES = {"center": 0.5, "left": 0.0, "right": 1.0}
 
 
 @dataclass(frozen=True)
@@ -176,30 +169,31 @@ def label_marks(panel: Any, marks: Sequence[Mark], below: bool) -> list[Any]:
         for mark in marks
     ]
     left, right = panel.get_xlim()
+    sides = list(_SIDES)
     places = [(mark.x - left) / (right - left) for mark in marks]
     widths = [_LETTER * len(mark.words) / width for mark in marks]
     # The label of the inner row must not cross the line to the outer one.
     choices = [
         (_room(side, places[i], widths[i], places[1 - i] if len(marks) == 2 else None), -rank, i)
         for i in range(len(marks))
-        for rank, side in enumerate(_SIDES)
+        for rank, side in enumerate(sides)
     ]
     _, rank, inner = max(choices)
     texts = []
     for i, (mark, place, share) in enumerate(zip(marks, places, widths, strict=True)):
         # The outer row takes the side with the most room.
-        side = _SIDES[-rank] if i == inner else max(_SIDES, key=lambda side: _room(side, place, share, None))
+        side = sides[-rank] if i == inner else max(sides, key=lambda side: _room(side, place, share, None))
         row = len(marks) - 1 if i == inner else 0
         start = None  # if the label fits on no side: aligned with an edge of the axes
-        if _room(side, places[i], widths[i], None) < 0:
-            start = min(max(places[i] - widths[i] / 2, 0.0), max(1 - widths[i], 0.0))
+        if _room(side, place, share, None) < 0:
+            start = min(max(place - share / 2, 0.0), max(1 - share, 0.0))
         texts.append(_write(panel, mark, side, row, below, start))
     return texts
 
 
 def _room(side: str, place: float, width: float, other: float | None) -> float:
     """Return the distance of a label on this side from the edges and from another mark, at most 0.01."""
-    start = place - {"left": 0.0, "center": 0.5, "right": 1.0}[side] * width
+    start = place - _SIDES[side] * width
     free = min(start, 1 - start - width)
     if other is not None:
         free = min(free, max(start - other, other - start - width))
@@ -213,27 +207,16 @@ def _write(panel: Any, mark: Mark, side: str, row: int, below: bool, start: floa
     up = (row + 0.5) * _ROW / 72 * (1 if below else -1)
     edge = panel.transAxes + ScaledTranslation(0, up, panel.figure.dpi_scale_trans)
     across = panel.transData if start is None else panel.transAxes
-    middle = {"left": 0.0, "center": 0.5, "right": 1.0}[side] if start is None else 0.5
-    return note(
-        panel,
-        mark.words,
-        mark.x,
-        mark.y,
-        mark.colour,
-        xytext=(mark.x if start is None else start, 0.0 if below else 1.0),
-        textcoords=blended_transform_factory(across, edge),
-        ha=side if start is None else "left",
-        va="center",
-        zorder=5,
-        arrowprops={
-            "arrowstyle": "-",
-            "lw": 0.7,
-            "color": mark.colour,
-            "shrinkA": 1,
-            "shrinkB": 4.5,
-            "relpos": (middle, 1.0 if below else 0.0),
-        },
-    )
+    middle = 0.5 if start is not None else _SIDES[side]
+    line = {"arrowstyle": "-", "lw": 0.7, "color": mark.colour, "shrinkA": 1, "shrinkB": 4.5}
+    place: Any = {
+        "xytext": (mark.x if start is None else start, 0.0 if below else 1.0),
+        "textcoords": blended_transform_factory(across, edge),
+        "ha": side if start is None else "left",
+        "va": "center",
+        "arrowprops": {**line, "relpos": (middle, 1.0 if below else 0.0)},
+    }
+    return note(panel, mark.words, mark.x, mark.y, mark.colour, zorder=5, **place)
 
 
 def _size(panel: Any) -> tuple[float, float]:

@@ -225,9 +225,8 @@ class CVDisplay:
         self.folds = None if folds is None else np.asarray(folds, np.float64)
         self.chosen = chosen
         self.by = check_axis(by)
-        self.diverging = (
-            np.zeros(self.budgets.shape, np.bool_) if diverging is None else np.asarray(diverging, np.bool_)
-        )
+        none = np.zeros(self.budgets.shape, np.bool_)
+        self.diverging = none if diverging is None else np.asarray(diverging, np.bool_)
         self.score_name = score_name
         self.lower_is_better = lower_is_better
         if self.scores.shape != self.budgets.shape or not self.budgets.size:
@@ -257,14 +256,12 @@ class CVDisplay:
         """
         check_fitted("CVDisplay", estimator, "cv_results_", chooses=True)
         results, chosen = estimator.results_by_budget()
-        axes: tuple[Axis, ...] = ("n_features", "budget", "level")
-        by = next(name for name in axes if name in results)
+        by = next(name for name in BUDGET_LABELS if name in results)
         shared = {"budgets": results[by], "by": by, "chosen": chosen}
         if estimator.criterion_ != "cv":
-            name, diverging = f"{estimator.criterion_.upper()}, lower is better", results.get("diverging")
-            scores = results[estimator.criterion_]
-            display = cls(scores=scores, diverging=diverging, score_name=name, lower_is_better=True, **shared)
-            return display.plot(ax, **options)
+            name, scores = f"{estimator.criterion_.upper()}, lower is better", results[estimator.criterion_]
+            shared |= {"diverging": results.get("diverging"), "score_name": name, "lower_is_better": True}
+            return cls(scores=scores, **shared).plot(ax, **options)
         name, sign = name_and_sign(estimator.scoring_)
         n_folds = sum(key.startswith("split") for key in results)
         display = cls(
@@ -349,10 +346,9 @@ class CVDisplay:
             low, high = min(low, *before), max(high, *before)
         # Labels go to the better side of the curve, where there is room.
         panel.set_ylim(*drawing.room_for_labels(panel, low, high, len(marks), self.lower_is_better))
-        fills = (_ORANGE, "white")
         dots = [
             panel.plot([at.x], [at.y], "o", ms=8, mfc=fill, mec=at.colour, mew=1.4, zorder=4)[0]
-            for at, fill in zip(marks, fills, strict=False)
+            for at, fill in zip(marks, (_ORANGE, "white"), strict=False)
         ]
         self.chosen_, self.other_ = dots[0], dots[1] if len(dots) > 1 else None
         self.labels_ = drawing.label_marks(panel, marks, self.lower_is_better)

@@ -263,21 +263,11 @@ class PathDisplay:
         above: Any = {"xycoords": ("data", "axes fraction"), "xytext": (0, 2), "ha": "center", "va": "bottom"}
         drawing.note(panel, f"chosen: {self.chosen:.6g}", self.chosen, 1.0, INK, annotation_clip=False, **above)
         if features:
-            legend = panel.legend(
-                [self.lines_[j] for j in features],
-                [drawing.shortened(self._name(j)) for j in features],
-                title=f"chosen, and {rest} more" if rest else "chosen",
-                loc="best",
-                frameon=True,
-                edgecolor="none",
-                framealpha=0.85,
-                fontsize=SMALL,
-                title_fontsize=SMALL,
-                labelcolor="linecolor",
-                handlelength=1.6,
-                labelspacing=0.3,
-                alignment="left",
-            )
+            lines, names = [self.lines_[j] for j in features], [drawing.shortened(self._name(j)) for j in features]
+            title = f"chosen, and {rest} more" if rest else "chosen"
+            text: Any = {"fontsize": SMALL, "title_fontsize": SMALL, "labelcolor": "linecolor", "alignment": "left"}
+            box: Any = {"frameon": True, "edgecolor": "none", "framealpha": 0.85, "handlelength": 1.6}
+            legend = panel.legend(lines, names, title=title, loc="best", labelspacing=0.3, **text, **box)
             legend.set_zorder(6)
             self.chosen_labels_ = list(legend.get_texts())
 

@@ -161,15 +161,14 @@ def ridge_words(estimator: Any) -> list[tuple[str, str]]:
 def budget_words(estimator: Any) -> str:
     """Return how much of the budget is used."""
     certificate = estimator.certificate_
-    if isinstance(certificate, SubsetCertificate):
-        used = f"{certificate.n_nonzero} of at most {_count(certificate.k)}{_kept(estimator, certificate.n_nonzero)}"
-        if certificate.budget is None:
-            return used
-        if certificate.k >= estimator.n_features_in_:  # no limit on the number
-            used = f"{_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
-        return f"cost {certificate.spent:.6g} ≤ {certificate.budget:.6g}; {used}"
-    used = f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}"
-    return f"{used}; {_count(certificate.n_nonzero)}{_kept(estimator, certificate.n_nonzero)}"
+    free = int(estimator.selected_features_.size) - certificate.n_nonzero  # selected, but not counted
+    also = f", and {free} that {'does' if free == 1 else 'do'} not count" if free > 0 else ""
+    used = f"{_count(certificate.n_nonzero)}{also}"
+    if not isinstance(certificate, SubsetCertificate):
+        return f"g = {certificate.g:.6g} ≤ {certificate.level:.6g}, {type(estimator.constraint_).__name__}; {used}"
+    if certificate.budget is None or certificate.k < estimator.n_features_in_:  # there is a limit on the number
+        used = f"{certificate.n_nonzero} of at most {_count(certificate.k)}{also}"
+    return used if certificate.budget is None else f"cost {certificate.spent:.6g} ≤ {certificate.budget:.6g}; {used}"
 
 
 def optimality_words(estimator: Any) -> list[tuple[str, str]]:
@@ -207,9 +206,3 @@ def price_words(estimator: Any) -> str:
 
 def _count(n: int) -> str:
     return counted(n, "feature")
-
-
-def _kept(estimator: Any, counted: int) -> str:
-    """Return the number of selected features that do not count, as text."""
-    free = int(estimator.selected_features_.size) - counted
-    return f", and {free} that {'does' if free == 1 else 'do'} not count" if free > 0 else ""

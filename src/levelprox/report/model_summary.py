@@ -215,18 +215,17 @@ def summary_of(
     rows = []
     for j in by_size(model).tolist():
         one = None if contributions is None else contributions.get(j)
-        rows.append(
-            FeatureSummary(
-                j,
-                feature_name(model, j),
-                tuple(coef[:, j].tolist()),
-                tuple(scaled[:, j].tolist()),
-                None if ratios is None else tuple(ratios[:, j].tolist()),
-                j not in kept,
-                one,
-                () if one is None else tuple(feature_name(model, i) for i, _ in one.instead),
-            )
+        row = FeatureSummary(
+            feature=j,
+            name=feature_name(model, j),
+            coefficient=tuple(coef[:, j].tolist()),
+            standardized=tuple(scaled[:, j].tolist()),
+            ratio=None if ratios is None else tuple(ratios[:, j].tolist()),
+            counts=j not in kept,
+            contribution=one,
+            instead=() if one is None else tuple(feature_name(model, i) for i, _ in one.instead),
         )
+        rows.append(row)
     statistics = {**_known_statistics(model), **(measured or {})}
     several = coef.shape[0] > 1
     return ModelSummary(
@@ -264,11 +263,10 @@ def _ratio_notes(model: Any, name: str | None, several: bool) -> list[str]:
     if name is None:
         return []
     if not several:
-        of = {
-            "odds ratio": f"the odds of class {model.classes_[-1]!s}" if name == "odds ratio" else "",
-            "rate ratio": "the expected count",
-            "mean ratio": "the expected value",
-        }[name]
+        if name == "odds ratio":
+            of = f"the odds of class {model.classes_[-1]!s}"
+        else:
+            of = "the expected count" if name == "rate ratio" else "the expected value"
         return [f"The {name} is the factor on {of} when the feature rises by 1, the others unchanged."]
     against = "the geometric mean of all classes" if model.multi_class_ == "softmax" else "the other classes"
     return [f"Odds ratios are of each class against {against}, when the feature rises by 1."]
@@ -301,10 +299,8 @@ def _known_statistics(model: Any) -> dict[str, Any]:
 def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: bool) -> list[tuple[str, str]]:
     """Return the statistics as (name, text)."""
     facts = [("status", str(model.status_).replace("_", " "))] if hasattr(model, "status_") else []
-    if hasattr(model, "certificate_"):
-        facts.append(("budget", budget_words(model)))
-    else:
-        facts.append(("budget", counted(statistics["n_features"], "feature") + ", from a stream"))
+    from_stream = counted(statistics["n_features"], "feature") + ", from a stream"
+    facts.append(("budget", budget_words(model) if hasattr(model, "certificate_") else from_stream))
     data = counted(statistics["n_features_in"], "feature")
     if "n_samples" in statistics:
         n = statistics["n_samples"]
@@ -313,11 +309,8 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: boo
     if "loss" in statistics:
         facts.append(("loss", _loss_fact(model, statistics, kept)))
         facts += ridge_words(model)
-    scores = [
-        f"{name} {statistics[key]:.4g}"
-        for key, name in (("accuracy", "accuracy"), ("auc", "AUC"), ("r2", "R²"))
-        if key in statistics
-    ]
+    names = {"accuracy": "accuracy", "auc": "AUC", "r2": "R²"}
+    scores = [f"{name} {statistics[key]:.4g}" for key, name in names.items() if key in statistics]
     if scores:
         facts.append(("training data" if same_data else "on these data", ", ".join(scores)))
     if "cv_score" in statistics or hasattr(model, "cv_results_"):
@@ -333,9 +326,8 @@ def _facts(model: Any, statistics: Mapping[str, Any], same_data: bool, kept: boo
 def _loss_fact(model: Any, statistics: Mapping[str, Any], kept: bool) -> str:
     words = f"{statistics['loss']:.6g}"
     if "null_loss" in statistics:
-        words += (
-            f"; {statistics['null_loss']:.6g} with {'the features that are always kept' if kept else 'no features'}"
-        )
+        features = "the features that are always kept" if kept else "no features"
+        words += f"; {statistics['null_loss']:.6g} with {features}"
     if "explained" in statistics and not isinstance(model.loss_, Squared):  # for which it is R²
         deviance = isinstance(model.loss_, _DEVIANCES)
         percent = round(100 * statistics["explained"], 1) + 0.0  # no −0.0

@@ -60,13 +60,15 @@ class Line:
     ----------
     stream : text stream, default=sys.stderr
         None (sys.stderr of a program without a console) shows nothing.
-    every : float, default=0.2
-        Seconds between lines; the first and, on `close`, the last are always shown.
+    every : float, optional
+        Seconds between lines; the first and, on `close`, the last are always shown. By default 0.2 on a terminal, 1 on
+        other streams.
     """
 
-    def __init__(self, stream: TextIO | None = None, every: float = 0.2) -> None:
+    def __init__(self, stream: TextIO | None = None, every: float | None = None) -> None:
         self.stream: TextIO | None = sys.stderr if stream is None else stream
-        self.every = every
+        paced = _TERMINAL_SECONDS if is_terminal(self.stream) else _OTHER_SECONDS
+        self.every = paced if every is None else every
         self._next = 0.0
         self._withheld: str | None = None
         self._open = False  # whether a line on the terminal has not ended yet
@@ -107,13 +109,6 @@ class Line:
             self.stream = None
 
 
-def paced_line(stream: TextIO | None) -> Line:
-    """Return a line that is written less often to streams that are no terminal."""
-    line = Line(stream)
-    line.every = _TERMINAL_SECONDS if is_terminal(line.stream) else _OTHER_SECONDS
-    return line
-
-
 class ProgressLine(Line):
     """Print the progress of a run: the callback for `solve` and `best_subset`.
 
@@ -139,6 +134,9 @@ class ProgressLine(Line):
     >>> "2 features" in stream.getvalue()
     True
     """
+
+    def __init__(self, stream: TextIO | None = None, every: float = 0.2) -> None:
+        super().__init__(stream, every)
 
     def __call__(self, record: Record | SubsetRecord, x: Vector | None = None) -> None:
         """Show one record."""
@@ -191,7 +189,7 @@ class Passes:
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
-        self.title, self.line = title, paced_line(stream)
+        self.title, self.line = title, Line(stream)
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """Show how many chunks of a pass are done."""
@@ -215,7 +213,7 @@ class Lines:
 
     def __init__(self, title: str, total: int | None, what: str, stream: TextIO | None = None) -> None:
         self.title, self.total, self.what = title, total, what
-        self.line, self.text = paced_line(stream), title
+        self.line, self.text = Line(stream), title
         self.began, self.done = time.monotonic(), 0
         self._lock, self._ended, self._shown = threading.Lock(), threading.Event(), 0
         threading.Thread(target=self._beat, name="levelprox-progress", daemon=True).start()
@@ -248,9 +246,8 @@ class Lines:
         self.done += 1
         spent = time.monotonic() - self.began
         left = spent * (self.total / self.done - 1) if self.total else 0.0
-        self.text = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s" + (
-            f"  about {left:.0f} s left" if left > 0 else ""
-        )
+        about = f"  about {left:.0f} s left" if left > 0 else ""
+        self.text = f"{self.title}  {self.done} of {self.total} {self.what}  {spent:.1f} s{about}"
         self._show(self.text)
 
     def close(self) -> None:
@@ -273,16 +270,12 @@ class RichBar:
     def __init__(self, console: Any, title: str, total: int | None, what: str) -> None:
         from rich import progress as rich  # an optional dependency
 
-        clock = [rich.TimeElapsedColumn(), *([] if total is None else [rich.TimeRemainingColumn()])]
-        self.bar = rich.Progress(
-            rich.TextColumn("{task.description}", markup=False),
-            rich.BarColumn(bar_width=24),
-            rich.TextColumn("{task.fields[state]}", markup=False),
-            rich.TextColumn("{task.fields[aside]}", markup=False),
-            *clock,
-            console=console,
-            transient=True,
+        columns = [rich.TextColumn("{task.description}", markup=False), rich.BarColumn(bar_width=24)]
+        columns += [rich.TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("state", "aside")]
+        columns += (
+            [rich.TimeElapsedColumn()] if total is None else [rich.TimeElapsedColumn(), rich.TimeRemainingColumn()]
         )
+        self.bar = rich.Progress(*columns, console=console, transient=True)
         self.what, self.total, self.done = what, total, 0
         self.task = self.bar.add_task(title, total=total, state="", aside="")
         self.bar.start()

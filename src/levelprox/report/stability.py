@@ -145,13 +145,13 @@ class Stability:
         if not order.size:
             return []
         share = self.frequencies[order]
+        bars = [_html_bar(one) if as_page else "█" * round(_BAR * one) for one in share]
         columns = [
             Column("feature", [cut(self.feature_names[j]) for j in order], False),
             Column("selected", [f"{100 * one:.0f} %" for one in share]),
+            Column("", bars, False, as_page),
             Column("in the model", ["yes" if j in self.selected else "" for j in order], False),
         ]
-        bars = [_html_bar(one) if as_page else "█" * round(_BAR * one) for one in share]
-        columns.insert(2, Column("", bars, False, as_page))
         titled = [("", columns), ("The most frequent sets", self._set_columns(self.sets[:_MOST_SETS]))]
         if self.near_sets:
             title = "Sets nearest in loss to the model's on all data, of those within 1 %"
@@ -365,6 +365,5 @@ class StabilityDisplay:
 
         handles = [Patch(color=_BLUE, label="in the model"), Patch(color=PALE, label="not in the model")]
         title = f"{left} more are not drawn" if left else None
-        panel.legend(
-            handles=handles, title=title, loc="lower right", frameon=False, fontsize=SMALL, title_fontsize=SMALL
-        )
+        text: Any = {"fontsize": SMALL, "title_fontsize": SMALL}
+        panel.legend(handles=handles, title=title, loc="lower right", frameon=False, **text)

@@ -44,32 +44,25 @@ class Column:
     number: bool = True
     is_html: bool = False
 
-    @property
-    def html(self) -> list[str]:
-        """Cells as HTML."""
-        return list(self.cells) if self.is_html else [escape(cell) for cell in self.cells]
-
 
 def as_text(columns: Sequence[Column], indent: str = "") -> str:
     """Return a table as text, with a header."""
-    aligned = [_aligned(column) for column in columns]
+    aligned = []
+    for column in columns:
+        cells = [column.name, *column.cells]
+        width = max(map(len, cells))
+        aligned.append([cell.rjust(width) if column.number else cell.ljust(width) for cell in cells])
     return "\n".join((indent + "  ".join(row)).rstrip() for row in zip(*aligned, strict=True))
-
-
-def _aligned(column: Column) -> list[str]:
-    cells = [column.name, *column.cells]
-    width = max(map(len, cells))
-    return [cell.rjust(width) if column.number else cell.ljust(width) for cell in cells]
 
 
 def as_html(columns: Sequence[Column]) -> str:
     """Return a table as HTML; text is escaped."""
-    kinds = [' class="number"' if column.number else "" for column in columns]
-    head = "".join(f"<th{kind}>{escape(column.name)}</th>" for kind, column in zip(kinds, columns, strict=True))
-    rows = zip(*(column.html for column in columns), strict=True)
-    body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>" for row in rows
-    )
+    head, texts = "", []
+    for column in columns:
+        kind = ' class="number"' if column.number else ""
+        head += f"<th{kind}>{escape(column.name)}</th>"
+        texts.append([f"<td{kind}>{cell if column.is_html else escape(cell)}</td>" for cell in column.cells])
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*texts, strict=True))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -315,9 +308,7 @@ def _swaps(row: FeatureSummary) -> str:
         return "not examined"
     if one.dispensable and one.total:
         return f"any of {one.total}"
-    if one.examined == one.total:
-        return f"{one.swaps} of {one.total}"
-    return f"{one.swaps} of {one.examined} examined"
+    return f"{one.swaps} of {one.examined}{'' if one.examined == one.total else ' examined'}"
 
 
 def _number(value: float) -> str:

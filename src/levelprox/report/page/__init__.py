@@ -138,7 +138,8 @@ def _subtitle(path: PathFits, training: Samples, testing: Samples | None) -> str
 
 def _written(content: dict[str, Any], heading: dict[str, str]) -> str:
     """Return the page: the template with the content as data for the script, and as HTML for readers without it."""
-    style = resource("page", "page.css").replace("/* palette */", _palette())
+    palette = " ".join(f"--line-{i}: {colour};" for i, colour in enumerate(COLOURS))
+    style = resource("page", "page.css").replace("/* palette */", palette)
     script = '\n(() => {\n"use strict";\n' + "\n".join(resource("page", name) for name in _SCRIPTS) + "})();\n"
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
     shown, own = _each_text(content, escape), content["own"]
@@ -171,10 +172,6 @@ def _written(content: dict[str, Any], heading: dict[str, str]) -> str:
 
 _SCRIPTS = ("elements.js", "charts.js", "page.js")  # in this order, in one scope
 _PACKAGES = ("levelprox", "numpy", "scipy", "scikit-learn")
-
-
-def _palette() -> str:
-    return " ".join(f"--line-{i}: {colour};" for i, colour in enumerate(COLOURS))
 
 
 def _hash(source: str) -> str:

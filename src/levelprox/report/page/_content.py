@@ -267,10 +267,10 @@ def choice_of(path: PathFits) -> Choice | None:
     if not hasattr(model, "cv_results_"):
         return None
     results, _ = model.results_by_budget()
-    rows = [_row(results[path.by], budget) for budget in path.budgets]
+    grid = results[path.by]
     if model.criterion_ != "cv":
-        values = _picked(results[model.criterion_], rows)
-        return Choice(f"{model.criterion_.upper()}, lower is better", "", values, np.full(len(rows), np.nan), 0)
+        values = _at(path.budgets, grid, results[model.criterion_])
+        return Choice(f"{model.criterion_.upper()}, lower is better", "", values, np.full(values.size, np.nan), 0)
     name, sign = name_and_sign(model.scoring_)
     scores, joins = sign * results["mean_test_score"], ""
     if model.scoring_ is None or _MEAN_LOSS.get(str(model.scoring_)) == model.loss_.name:
@@ -278,7 +278,8 @@ def choice_of(path: PathFits) -> Choice | None:
     elif model.scoring_ in _ERROR_RATE:
         name, scores, joins = "Error rate of held-out samples", 1 - scores, "error"
     folds = sum(key.startswith("split") for key in results)
-    return Choice(name, joins, _picked(scores, rows), _picked(results["standard_error"], rows), folds)
+    errors = _at(path.budgets, grid, results["standard_error"])
+    return Choice(name, joins, _at(path.budgets, grid, scores), errors, folds)
 
 
 def charts_of(path: PathFits, errors: dict[str, list[Evaluation]], choice: Choice | None) -> list[dict[str, Any]]:
@@ -306,10 +307,7 @@ def _chosen(choice: Choice) -> dict[str, Any]:
     return {**series, "errors": _rounded(choice.errors, 6)} if choice.folds else series
 
 
-def _row(grid: Any, budget: float) -> int | None:
-    near = np.flatnonzero(np.isclose(np.asarray(grid, np.float64), budget, rtol=1e-9, atol=0))
-    return int(near[0]) if near.size else None
-
-
-def _picked(values: Any, rows: Sequence[int | None]) -> Vector:
-    return np.array([np.nan if i is None else values[i] for i in rows], np.float64)
+def _at(budgets: Sequence[float], grid: Any, values: Any) -> Vector:
+    """Return the value of each budget; nan for budgets that are not in the grid of the values."""
+    near = np.isclose(np.asarray(grid, np.float64), np.asarray(budgets)[:, None], rtol=1e-9, atol=0)
+    return np.where(np.any(near, axis=1), np.asarray(values, np.float64)[np.argmax(near, axis=1)], np.nan)
