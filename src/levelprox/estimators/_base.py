@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 
 from levelprox._typing import FloatArray, Vector
 from levelprox._validation import positive
@@ -21,7 +22,7 @@ from levelprox.designs.moments import moments_of
 from levelprox.driver import drive
 from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._budget_fits import FitPathMixin
-from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, available_if, missing_attribute
+from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, missing_attribute
 from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task

@@ -7,18 +7,16 @@ number of steps is not known in advance.
 
 from __future__ import annotations
 
-import functools
 import math
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from numbers import Integral
-from types import MethodType
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
@@ -30,6 +28,7 @@ from levelprox._runtime import limited, seconds_left
 from levelprox._typing import Vector
 from levelprox._validation import nonnegative
 from levelprox.estimators._fit import Task
+from levelprox.estimators._parameters import Callback
 from levelprox.exceptions import InvalidInputError, convergence_warnings_as, counted
 from levelprox.report.progress import Progress, showing
 from levelprox.result import Record
@@ -66,31 +65,49 @@ with_estimator_warnings = convergence_warnings_as(ConvergenceWarning)
 def observing(estimator: Any, task: Task) -> Iterator[Task]:
     """Yield the task with an observer, or as it is where there is neither a callback nor progress to show."""
     verbose, callback = check_verbose_and_callback(estimator)
-    with ExitStack() as stack:
-        steps = stack.enter_context(steps_of(estimator))
-        progress = stack.enter_context(showing(type(estimator).__name__)) if verbose else None
-        if callback is None and steps is None and progress is None:
-            yield task
-        else:
-            yield replace(task, observer=_FitObserver(estimator, task, progress, callback, steps))
+    context = getattr(estimator, "_callback_fit_ctx", None)
+    if not verbose and callback is None and context is None:
+        yield task
+        return
+    observer = _FitObserver(estimator, task, callback, context)
+    with showing(type(estimator).__name__) if verbose else nullcontext() as observer.progress:
+        yield replace(task, observer=observer)
+    observer.end()
 
 
-@dataclass(frozen=True, eq=False)
 class _FitObserver:
-    """An observer that passes each record on to the callback, the callbacks of scikit-learn and the progress bar."""
+    """An observer that passes each record on to the callback, the callbacks of scikit-learn and the progress bar.
 
-    estimator: Any
-    task: Task
-    progress: Progress | None
-    callback: Callable[[Record | SubsetRecord], bool | None] | None
-    steps: Any
+    Parameters
+    ----------
+    estimator : estimator
+    task : Task
+    callback : callable or None
+        That of the estimator.
+    context : sklearn.callback.CallbackContext or None
+        Of the fit, whose steps are its subtasks; None without callbacks of scikit-learn.
+    """
+
+    def __init__(self, estimator: Any, task: Task, callback: Callback | None, context: Any) -> None:
+        self.estimator, self.task, self.callback = estimator, task, callback
+        self.progress: Progress | None = None
+        self.step: Any = None
+        self.of_all_data = context is not None and estimator._n_subtasks is not None  # after a search
+        self.context = context
+        if self.of_all_data:
+            self.context = context.subcontext(task_name="fit-all-data", max_subtasks=None)
+            self.context.call_on_fit_task_begin(**estimator._callback_arguments)
+        self._begin_step()
 
     def __call__(self, record: Record | SubsetRecord, x: Vector | None) -> bool:
         if self.progress is not None:
             self.progress.step(record, "" if x is None else counted(self.task.features(x).size, "feature"))
         wants_end = self.callback is not None and bool(self.callback(record))
-        if self.steps is not None:
-            wants_end |= self.steps.end(None if x is None else lambda: self.estimator._as_of(self.task, x))
+        if self.step is not None:  # which has the attributes for predictions as of this step, where x is known
+            attributes = None if x is None else lambda: self.estimator._as_of(self.task, x)
+            arguments = self.estimator._callback_arguments
+            wants_end |= bool(self.step.call_on_fit_task_end(**arguments, reconstruction_attributes=attributes))
+            self._begin_step()
         return wants_end
 
     def meanwhile(self, text: str) -> None:
@@ -98,21 +115,55 @@ class _FitObserver:
         if self.progress is not None:
             self.progress.aside(text)
 
+    def _begin_step(self) -> None:
+        if self.context is not None:
+            step = self.context.subcontext(task_name="step")
+            self.step = step.call_on_fit_task_begin(**self.estimator._callback_arguments)
 
-@contextmanager
-def counting(estimator: Any, total: int, what: str) -> Iterator[Callable[[Iterable[Item]], Iterator[Item]]]:
-    """Yield a function that passes on the results of `total` jobs, and reports each."""
+    def end(self) -> None:
+        """End the work after the last step and, after a search, the fit of all data."""
+        if self.step is not None:
+            self.step.call_on_fit_task_end(**self.estimator._callback_arguments)
+        if self.of_all_data:
+            self.context.call_on_fit_task_end(**self.estimator._callback_arguments)
+
+
+def reported(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield the results of at most `total` jobs, each a subtask of the search, which callbacks cannot stop.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Being fitted.
+    work : iterable
+        Gives the results.
+    total : int
+    what : str
+        The name of a job.
+    """
     verbose, _ = check_verbose_and_callback(estimator)
-    with ExitStack() as stack:
-        progress = stack.enter_context(showing(type(estimator).__name__, total, f"{what}s")) if verbose else None
+    with showing(type(estimator).__name__, total, f"{what}s") if verbose else nullcontext() as progress:
+        for result in _each_as_subtask(estimator, work, total, what):
+            if progress is not None:
+                progress.advance()
+            yield result
 
-        def follow(work: Iterable[Item]) -> Iterator[Item]:
-            for result in each_as_task(estimator, work, total, what):
-                if progress is not None:
-                    progress.advance()
-                yield result
 
-        yield follow
+def _each_as_subtask(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    root, results = getattr(estimator, "_callback_fit_ctx", None), iter(work)
+    if root is None:
+        yield from results
+        return
+    given = estimator._callback_arguments
+    search = root.subcontext(task_name="search", max_subtasks=total).call_on_fit_task_begin(**given)
+    for _ in range(total):
+        job = search.subcontext(task_name=what).call_on_fit_task_begin(**given)
+        found = list(islice(results, 1))  # none where a time limit has ended the work
+        job.call_on_fit_task_end(**given)
+        yield from found
+        if not found:
+            break
+    search.call_on_fit_task_end(**given)
 
 
 @dataclass(frozen=True)
@@ -172,7 +223,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def check_verbose_and_callback(estimator: Any) -> tuple[int, Callable[[Record | SubsetRecord], bool | None] | None]:
+def check_verbose_and_callback(estimator: Any) -> tuple[int, Callback | None]:
     """Return `verbose` and `callback` of an estimator."""
     verbose, callback = estimator.verbose, estimator.callback
     if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
@@ -205,19 +256,6 @@ def _sklearn_task(estimator: Any, X: object, y: object, sample_weight: object) -
 
 
 @contextmanager
-def _restored_on_error(estimator: Any) -> Iterator[None]:
-    """Put the state of an earlier fit back where this one raises an error."""
-    before = estimator._fitted_state()
-    try:
-        yield
-    except Exception:
-        for name in estimator._fitted_state():
-            del estimator.__dict__[name]
-        estimator.__dict__.update(before)
-        raise
-
-
-@contextmanager
 def fitting(estimator: Any, X: object, y: object, sample_weight: object) -> Iterator[None]:
     """Set up what surrounds `fit` of an estimator.
 
@@ -235,87 +273,15 @@ def fitting(estimator: Any, X: object, y: object, sample_weight: object) -> Iter
 @contextmanager
 def updating(estimator: Any) -> Iterator[None]:
     """Set up what surrounds `partial_fit`: as `fitting`, without callbacks and time limit."""
-    with convergence_warnings_as(ConvergenceWarning), _restored_on_error(estimator):
-        yield
-
-
-class Steps:
-    """The steps of a fit, as subtasks of a context of scikit-learn's callbacks.
-
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-        Of the fit.
-    arguments : dict
-        Arguments of the callbacks.
-    """
-
-    def __init__(self, context: Any, arguments: dict[str, Any]) -> None:
-        self.context, self.arguments = context, arguments
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a step."""
-        self.step = self.context.subcontext(task_name="step").call_on_fit_task_begin(**self.arguments)
-
-    def end(self, attributes: Callable[[], dict[str, Any]] | None) -> bool:
-        """End a step and begin the next one; return whether a callback stops the fit.
-
-        Parameters
-        ----------
-        attributes : callable or None
-            Returns the attributes with which the estimator predicts as of this step, where these are known.
-        """
-        stop = self.step.call_on_fit_task_end(**self.arguments, reconstruction_attributes=attributes)
-        self.begin()
-        return bool(stop)
-
-
-@contextmanager
-def steps_of(estimator: Any) -> Iterator[Steps | None]:
-    """Yield the steps of the fit, or None where there is no callback."""
-    root = getattr(estimator, "_callback_fit_ctx", None)
-    if root is None:
-        yield None
-        return
-    arguments = estimator._callback_arguments
-    own = root if estimator._n_subtasks is None else root.subcontext(task_name="fit-all-data", max_subtasks=None)
-    if own is not root:
-        own.call_on_fit_task_begin(**arguments)
-    steps = Steps(own, arguments)
-    yield steps
-    steps.step.call_on_fit_task_end(**arguments)  # the work after the last step
-    if own is not root:
-        own.call_on_fit_task_end(**arguments)
-
-
-def each_as_task(estimator: Any, work: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield the results of at most `total` jobs, each a subtask of the search, which callbacks cannot stop.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Being fitted.
-    work : iterable
-        Gives the results.
-    total : int
-    what : str
-        The name of a job.
-    """
-    root, results = getattr(estimator, "_callback_fit_ctx", None), iter(work)
-    if root is None:
-        yield from results
-        return
-    given = estimator._callback_arguments
-    search = root.subcontext(task_name="search", max_subtasks=total).call_on_fit_task_begin(**given)
-    for _ in range(total):
-        piece = search.subcontext(task_name=what).call_on_fit_task_begin(**given)
-        found = list(islice(results, 1))  # none where a time limit has ended the work
-        piece.call_on_fit_task_end(**given)
-        yield from found
-        if not found:
-            break
-    search.call_on_fit_task_end(**given)
+    before = estimator._fitted_state()
+    with convergence_warnings_as(ConvergenceWarning):
+        try:
+            yield
+        except Exception:
+            for name in estimator._fitted_state():
+                del estimator.__dict__[name]
+            estimator.__dict__.update(before)
+            raise
 
 
 #: What a fit of all data sets and a stream cannot: it no longer has the data.
@@ -327,55 +293,17 @@ _OF_ANY_FIT = ("coef_", "intercept_", "classes_", "scale_", "level_", "n_iter_",
 _OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
 
 
-class _Available:
-    """A method that is there where a check passes.
-
-    Parameters
-    ----------
-    check : callable
-        Of the object; raises an AttributeError that says why the method is not there, or returns False.
-    method : callable
-    """
-
-    def __init__(self, check: Callable[[Any], bool], method: Callable[..., Any]) -> None:
-        functools.update_wrapper(cast(Any, self), method)
-        self.check, self.method = check, method
-
-    def __get__(self, model: Any, owner: type | None = None) -> Any:
-        if model is not None:
-            self._check(model)
-            return MethodType(self.method, model)
-
-        @functools.wraps(self.method)
-        def unbound(model: Any, *args: Any, **options: Any) -> Any:
-            self._check(model)
-            return self.method(model, *args, **options)
-
-        return unbound
-
-    def _check(self, model: Any) -> None:
-        called, why = f"{type(model).__name__} has no {self.method.__name__}", ""
-        try:
-            there = self.check(model)
-        except Exception as error:
-            there, why = False, f": {error}"
-        if not there:
-            raise AttributeError(f"{called} here{why}")
-
-
-def available_if(check: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a method that is there where `check` passes.
-
-    As scikit-learn's, but the reason that the check gives is the message of the error, not its cause.
-    """
-    return lambda method: _Available(check, method)
-
-
 def missing_attribute(model: Any, name: str) -> NoReturn:
     """Raise the AttributeError of an estimator that has no such attribute, with the reason where there is one."""
     kind = type(model)
     if hasattr(kind, name):  # a property or method of the class, which raised its own error
-        object.__getattribute__(model, name)
+        try:
+            object.__getattribute__(model, name)
+        except AttributeError as error:
+            if error.__cause__ is None:
+                raise
+            # Of scikit-learn's `available_if`, which gives the reason as the cause only.
+            raise AttributeError(f"{kind.__name__} has no {name} here: {error.__cause__}") from error.__cause__
     plain = f"{kind.__name__!r} object has no attribute {name!r}"
     streamed = "n_samples_seen_" in vars(model)
     if name in OF_A_FIT and streamed:

@@ -34,7 +34,7 @@ from levelprox.estimators._budget_fits import (
     Splits,
     fit_all,
 )
-from levelprox.estimators._callbacks import counting, observing, results_in_time, seconds_to_choose, shares
+from levelprox.estimators._callbacks import observing, reported, results_in_time, seconds_to_choose, shares
 from levelprox.estimators._data import RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._folds import (
@@ -340,13 +340,13 @@ class BudgetChoiceMixin(SparseLinearModel):
         scored = list(known["scored"])
         work = zip(shares(len(jobs), n_jobs), jobs, strict=False)
         calls = (delayed(score)(share, *job) for share, job in work)
-        with counting(self, len(jobs), what) as follow:
-            rest = results_in_time(islice(calls, len(scored), None), n_jobs, seconds_to_choose())
-            for i, (outcome, job) in enumerate(zip(follow(chain(known["scored"], rest)), jobs, strict=False)):
-                if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
-                    scored.append(outcome)
-                    saved.keep({"folds": folds, "scored": tuple(scored)})
-                yield job, outcome
+        rest = results_in_time(islice(calls, len(scored), None), n_jobs, seconds_to_choose())
+        outcomes = reported(self, chain(known["scored"], rest), len(jobs), what)
+        for i, (outcome, job) in enumerate(zip(outcomes, jobs, strict=False)):
+            if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
+                scored.append(outcome)
+                saved.keep({"folds": folds, "scored": tuple(scored)})
+            yield job, outcome
 
     def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
         """Return `cv_results_` with one row for each budget, and which of these was chosen.

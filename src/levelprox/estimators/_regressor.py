@@ -6,9 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 
 from levelprox.estimators._base import SingleBudgetMixin, counts_features
-from levelprox.estimators._callbacks import available_if, fitting, observing, updating, with_callbacks
+from levelprox.estimators._callbacks import fitting, observing, updating, with_callbacks
 from levelprox.estimators._cross_validation import BudgetChoiceMixin
 from levelprox.estimators._targets import RegressionMixin
 

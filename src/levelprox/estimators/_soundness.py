@@ -79,13 +79,17 @@ def check_soundness(model: Any, name: str) -> None:
         raise FileFormatError(f"{name}: the parts of the model do not fit together: {error}") from error
 
 
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidInputError(message)
+
+
 def _check_parts(model: Any) -> None:
     wanted = [*_ALWAYS, *(["classes_"] if is_classifier(model) else [])]
     wanted += _OF_A_FIT if not hasattr(model, "n_samples_seen_") else ()
     wanted += _OF_A_CHOICE if "cv" in model.get_params(deep=False) else ()
     for part in wanted:
-        if not hasattr(model, part):
-            raise InvalidInputError(f"a fitted {type(model).__name__} has {part}, and this one has not")
+        _require(hasattr(model, part), f"a fitted {type(model).__name__} has {part}, and this one has not")
     for part, is_right in FITTED.items():
         if part in vars(model) and not is_right(vars(model)[part]):
             raise InvalidInputError(f"{part} cannot be {vars(model)[part]!r}"[:200])
@@ -94,24 +98,18 @@ def _check_parts(model: Any) -> None:
 def _check_shapes(model: Any) -> None:
     d = model.n_features_in_
     rows = () if not is_classifier(model) else (1,) if model.classes_.size == 2 else (model.classes_.size,)
-    wanted = {
-        "coef_": (*rows, d),
-        "intercept_": rows,
-        "scale_": (d,),
-        "feature_names_in_": (d,),
-        "feature_cost_": (d,),
-    }
+    wanted = {"coef_": (*rows, d), "intercept_": rows}
+    wanted |= {part: (d,) for part in ("scale_", "feature_names_in_", "feature_cost_") if hasattr(model, part)}
     for part, shape in wanted.items():
-        if hasattr(model, part) and np.shape(getattr(model, part)) != shape:
-            raise InvalidInputError(f"{part} has the shape {np.shape(getattr(model, part))}, {shape} is expected")
+        found = np.shape(getattr(model, part))
+        _require(found == shape, f"{part} has the shape {found}, {shape} is expected")
     if hasattr(model, "preprocessing_"):
         made, known = list(model.preprocessing_.features), getattr(model, "feature_names_in_", np.empty(0))
-        if made != known.tolist():
-            raise InvalidInputError("preprocessing_ makes other features than feature_names_in_")
-    if model.coef_.dtype != np.asarray(model.intercept_).dtype:
-        raise InvalidInputError(f"coef_ is of {model.coef_.dtype}, intercept_ of {np.asarray(model.intercept_).dtype}")
-    if is_classifier(model) and len(set(model.classes_.tolist())) != model.classes_.size:
-        raise InvalidInputError("classes_ has a class twice")
+        _require(made == known.tolist(), "preprocessing_ makes other features than feature_names_in_")
+    coef, intercept = model.coef_.dtype, np.asarray(model.intercept_).dtype
+    _require(coef == intercept, f"coef_ is of {coef}, intercept_ of {intercept}")
+    if is_classifier(model):
+        _require(len(set(model.classes_.tolist())) == model.classes_.size, "classes_ has a class twice")
 
 
 def _check_budget(model: Any) -> None:
@@ -119,42 +117,38 @@ def _check_budget(model: Any) -> None:
     weight = model._feature_weight(budget_of(model), model.n_features_in_)
     sizes = sizes_of(model)
     least = np.where(model._positive(model.n_features_in_), np.min(np.atleast_2d(model.coef_), axis=0), 0.0)
-    if np.any(least < 0):
-        name = FeatureNames.of(model, model.n_features_in_).called(int(np.argmin(least)))
-        raise InvalidInputError(f"positive={model.positive!r}, and the coefficient of {name} is negative")
+    name = FeatureNames.of(model, model.n_features_in_).called(int(np.argmin(least)))
+    _require(not np.any(least < 0), f"positive={model.positive!r}, and the coefficient of {name} is negative")
+    of_level = hasattr(model, "constraint_")
     if hasattr(model, "certificate_"):
         certificate = model.certificate_
-        if isinstance(certificate, SubsetCertificate) == hasattr(model, "constraint_"):
-            raise InvalidInputError(f"a {type(certificate).__name__} is of another kind of budget than level_")
-        claimed = certificate.k if isinstance(certificate, SubsetCertificate) else certificate.level
-        if claimed != model.level_:
-            raise InvalidInputError(f"level_ = {model.level_!r}, and certificate_ has {claimed!r}")
-    _check_costs(model, sizes if weight is None else np.where(weight > 0, sizes, 0.0))
-    if hasattr(model, "constraint_"):
+        of_a_set = isinstance(certificate, SubsetCertificate)
+        _require(of_a_set != of_level, f"a {type(certificate).__name__} is of another kind of budget than level_")
+        claimed = certificate.k if of_a_set else certificate.level
+        _require(claimed == model.level_, f"level_ = {model.level_!r}, and certificate_ has {claimed!r}")
+    counted = sizes if weight is None else np.where(weight > 0, sizes, 0.0)
+    _check_costs(model, counted)
+    if of_level:
         g = min(model.constraint_.total(sizes, weight), model.constraint_.total_above(sizes, weight))
-        if not g <= model.level_:
-            raise InvalidInputError(f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
-        return
-    count = int(np.count_nonzero(sizes if weight is None else sizes[weight > 0]))
-    if not count <= model.level_:
-        raise InvalidInputError(f"{count} features are not zero, and at most level_ = {model.level_:g} may be")
+        _require(g <= model.level_, f"g(scale_ · coef_) = {g!r} is above level_ = {model.level_!r}")
+    else:
+        count = int(np.count_nonzero(counted))
+        words = f"{count} features are not zero, and at most level_ = {model.level_:g} may be"
+        _require(count <= model.level_, words)
 
 
 def _check_costs(model: Any, sizes: NDArray[np.float64]) -> None:
     """Check that the features of a model cost what it says, and no more than its budget."""
     claimed = getattr(model, "certificate_", None)
     if not hasattr(model, "budget_"):
-        if hasattr(model, "feature_cost_") or getattr(claimed, "budget", None) is not None:
-            raise InvalidInputError("features have costs, and there is no budget_")
+        has_costs = hasattr(model, "feature_cost_") or getattr(claimed, "budget", None) is not None
+        _require(not has_costs, "features have costs, and there is no budget_")
         return
     costs, chosen = Costs(model.feature_cost_, model.budget_), np.flatnonzero(sizes).tolist()
-    if not costs.allows(chosen):
-        raise InvalidInputError(f"the features cost {costs.spent(chosen)!r}, more than budget_ = {model.budget_!r}")
-    if not isinstance(claimed, SubsetCertificate) or (claimed.spent, claimed.budget) != (
-        costs.spent(chosen),
-        model.budget_,
-    ):
-        raise InvalidInputError("certificate_ has other costs than those of the features, or another budget")
+    spent = costs.spent(chosen)
+    _require(costs.allows(chosen), f"the features cost {spent!r}, more than budget_ = {model.budget_!r}")
+    same = isinstance(claimed, SubsetCertificate) and (claimed.spent, claimed.budget) == (spent, model.budget_)
+    _require(same, "certificate_ has other costs than those of the features, or another budget")
 
 
 #: Figures that are numbers in every certificate; dual_bound and stationarity_squared may be beyond float64's range.
@@ -171,59 +165,50 @@ def _check_certificate(model: Any) -> None:
     of_a_set = isinstance(claimed, SubsetCertificate)
     unknown = _UNKNOWN if not claimed.examined and model.status_ in CUT_SHORT else ()
     for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
-        if not np.isfinite(getattr(claimed, name)) and name not in unknown:
-            raise InvalidInputError(f"certificate_ has {name} = {getattr(claimed, name)!r}, which is no number")
-    if isinstance(claimed, SubsetCertificate):
-        _check_search(claimed)
-        named = with_name(claimed, getattr(model, "feature_names_in_", None)).addition_name
-        if claimed.addition_name not in (None, named):
-            raise InvalidInputError(
-                f"certificate_ calls feature {claimed.addition} {claimed.addition_name!r}, not {named!r}"
-            )
+        value = getattr(claimed, name)
+        _require(np.isfinite(value) or name in unknown, f"certificate_ has {name} = {value!r}, which is no number")
+    if of_a_set:
+        _check_search(model, claimed)
     else:
-        _check_residuals(claimed, model)
+        _check_residuals(model, claimed)
+    apart = 0.0
+    if model.coef_.dtype != np.float64 and not of_a_set:
+        apart = _OF_FLOAT32 * max(float(claimed.multiplier), float(claimed.scale) / float(model.constraint_.lam))
     not_claimed = of_a_set and np.isnan(claimed.multiplier) and np.isnan(model.multiplier_)  # of a search cut short
-    if not (not_claimed or abs(model.multiplier_ - claimed.multiplier) <= _apart(model)):
-        raise InvalidInputError(f"multiplier_ = {model.multiplier_!r}, and certificate_ has {claimed.multiplier!r}")
+    same = not_claimed or abs(model.multiplier_ - claimed.multiplier) <= apart
+    _require(same, f"multiplier_ = {model.multiplier_!r}, and certificate_ has {claimed.multiplier!r}")
 
 
-def _apart(model: Any) -> float:
-    """Return how far multiplier_ may be from that of the certificate."""
-    claimed = model.certificate_
-    if model.coef_.dtype == np.float64 or isinstance(claimed, SubsetCertificate):
-        return 0.0
-    return _OF_FLOAT32 * max(float(claimed.multiplier), float(claimed.scale) / float(model.constraint_.lam))
+def _check_search(model: Any, claimed: SubsetCertificate) -> None:
+    gain, feature, called = claimed.multiplier, claimed.addition, claimed.addition_name
+    is_gain = np.isnan(gain) or 0 <= gain < np.inf
+    _require(is_gain, f"certificate_ has multiplier = {gain!r}, which is no gain")
+    is_known = feature is None or not np.isnan(gain)
+    _require(is_known, f"certificate_ says of feature {feature} that it gains most, but not how much")
+    named = with_name(claimed, getattr(model, "feature_names_in_", None)).addition_name
+    _require(called in (None, named), f"certificate_ calls feature {feature} {called!r}, not {named!r}")
+    for what, tried in (("swaps", claimed.swaps), ("additions", getattr(claimed, "additions", None))):
+        if tried is not None:
+            words = f"{tried.examined} of {tried.total} {what} cannot be examined"
+            _require(0 <= tried.examined <= tried.total, words)
 
 
-def _check_search(claimed: SubsetCertificate) -> None:
-    if not (np.isnan(claimed.multiplier) or 0 <= claimed.multiplier < np.inf):
-        raise InvalidInputError(f"certificate_ has multiplier = {claimed.multiplier!r}, which is no gain")
-    if np.isnan(claimed.multiplier) and claimed.addition is not None:
-        raise InvalidInputError(f"certificate_ says of feature {claimed.addition} that it gains most, but not how much")
-    if not 0 <= claimed.swaps.examined <= claimed.swaps.total:
-        raise InvalidInputError(f"{claimed.swaps.examined} of {claimed.swaps.total} swaps cannot be examined")
-    additions: Swaps | None = getattr(claimed, "additions", None)
-    if additions is not None and not 0 <= additions.examined <= additions.total:
-        raise InvalidInputError(f"{additions.examined} of {additions.total} additions cannot be examined")
-
-
-def _check_residuals(claimed: Certificate, model: Any) -> None:
+def _check_residuals(model: Any, claimed: Certificate) -> None:
     exact = model.coef_.dtype == np.float64  # rounded ones may differ by more, which depends on the data
-    if exact and model.status_ is Status.SOLVED and not claimed.kkt <= model.tol:
-        raise InvalidInputError(f"status_ is solved, and the KKT residual {claimed.kkt!r} above tol = {model.tol!r}")
-    if claimed.examined and not 0 <= claimed.stationarity <= claimed.kkt * claimed.scale * (1 + _ROUNDING):
-        raise InvalidInputError(
-            f"certificate_ has stationarity = {claimed.stationarity!r}, which its kkt does not allow"
-        )
+    within = not exact or model.status_ is not Status.SOLVED or claimed.kkt <= model.tol
+    _require(within, f"status_ is solved, and the KKT residual {claimed.kkt!r} above tol = {model.tol!r}")
+    most, words = claimed.kkt * claimed.scale * (1 + _ROUNDING), "which its kkt does not allow"
+    within = not claimed.examined or 0 <= claimed.stationarity <= most
+    _require(within, f"certificate_ has stationarity = {claimed.stationarity!r}, {words}")
     product = claimed.multiplier * abs(claimed.slack)
-    if claimed.multiplier < 0 or not abs(claimed.complementarity - product) <= _ROUNDING * product:
-        raise InvalidInputError(f"certificate_ has complementarity = {claimed.complementarity!r}, not {product!r}")
-    if claimed.possible_gain is not None and not 0 <= claimed.possible_gain < np.inf:
-        raise InvalidInputError(f"certificate_ has possible_gain = {claimed.possible_gain!r}, which is no gain")
-    if claimed.near_epsilon is not None or claimed.near_delta is not None:
+    same = claimed.multiplier >= 0 and abs(claimed.complementarity - product) <= _ROUNDING * product
+    _require(same, f"certificate_ has complementarity = {claimed.complementarity!r}, not {product!r}")
+    gain, epsilon = claimed.possible_gain, claimed.near_epsilon
+    _require(gain is None or 0 <= gain < np.inf, f"certificate_ has possible_gain = {gain!r}, which is no gain")
+    if epsilon is not None or claimed.near_delta is not None:
         at_x = max(claimed.stationarity_squared, claimed.complementarity)
-        if not (claimed.near_epsilon is not None and 0 <= claimed.near_epsilon < at_x and 0 <= claimed.delta < np.inf):
-            raise InvalidInputError(f"certificate_ has near_epsilon = {claimed.near_epsilon!r}: at x it is {at_x!r}")
+        possible = epsilon is not None and 0 <= epsilon < at_x and 0 <= claimed.delta < np.inf
+        _require(possible, f"certificate_ has near_epsilon = {epsilon!r}: at x it is {at_x!r}")
 
 
 def budget_of(model: Any) -> Budget:
@@ -241,15 +226,15 @@ def sizes_of(model: Any) -> NDArray[np.float64]:
 
 
 def _check_choice(model: Any) -> None:
-    name, value = next(iter(model.best_params_.items()))
-    ridge = model.best_params_.get("ridge")
-    if ridge is not None and not ridge == model.ridge_ == model.cv_results_["ridge"][model.best_index_]:
-        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what ridge_ and cv_results_ say")
-    if name not in model.cv_results_ or not model.best_index_ < len(model.cv_results_[name]):
-        raise InvalidInputError(f"best_index_ = {model.best_index_} is not in cv_results_")
+    best, results, i = model.best_params_, model.cv_results_, model.best_index_
+    name, value = next(iter(best.items()))
+    ridge = best.get("ridge")
+    same = ridge is None or ridge == model.ridge_ == results["ridge"][i]
+    _require(same, f"best_params_ = {best} is not what ridge_ and cv_results_ say")
+    _require(name in results and i < len(results[name]), f"best_index_ = {i} is not in cv_results_")
     chosen = getattr(model, "budget_", None) if name == "budget" else model.level_
-    if model.cv_results_[name][model.best_index_] != value or value != chosen:
-        raise InvalidInputError(f"best_params_ = {model.best_params_} is not what best_index_ and level_ say")
+    same = results[name][i] == value == chosen
+    _require(same, f"best_params_ = {best} is not what best_index_ and level_ say")
 
 
 def _is_count(n: object) -> bool:

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -119,9 +119,8 @@ def _selected(model: Any, samples: Samples, drawn: list[Rows], n_jobs: int | Non
     # A fit that is cut short does not count, so that each may take all that is left.
     share = Share(time.time() + seconds, 1)
     work = (delayed(_fit)(share, single, samples, rows, budget) for rows in drawn)
-    with ExitStack() as stack:
-        title = f"{type(model).__name__}.stability"
-        progress = stack.enter_context(showing(title, len(drawn), "subsamples")) if verbose else None
+    title = f"{type(model).__name__}.stability"
+    with showing(title, len(drawn), "subsamples") if verbose else nullcontext() as progress:
         for outcome in results_in_time(work, n_jobs, seconds):
             if progress is not None:
                 progress.advance()

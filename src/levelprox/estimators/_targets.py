@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from levelprox._typing import FloatArray, Vector
@@ -18,7 +19,6 @@ from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
 from levelprox.designs import is_remote
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._callbacks import available_if
 from levelprox.estimators._data import (
     Prepared,
     RemoteSamples,
