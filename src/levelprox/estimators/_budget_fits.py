@@ -1,4 +1,4 @@
-"""Fits under several budgets: `fit_path`, and fits of candidates to all data or the training parts of folds.
+"""Fits of candidates to the training parts of folds, or to all data, and their scores.
 
 `Folds.score` fits and scores one fold. `_folds.py` has the folds whose fits share work.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox._runtime import limited, one_blas_thread
@@ -24,7 +23,7 @@ from levelprox.estimators._callbacks import Share, quiet, with_estimator_warning
 from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._parameters import Budget, Parameters, budgets_of
+from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.problem import Problem
 from levelprox.result import Status
@@ -39,76 +38,6 @@ _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not dep
 Part = Rows | RemoteFold
 #: Training and test part of each fold.
 Splits = Sequence[tuple[Any, Any]]
-
-
-class FitPathMixin(Parameters):
-    """An estimator that can be fitted under several budgets."""
-
-    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
-        """Return the budgets that `fit_path` takes by default, for data of this shape.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            The shape of X.
-
-        Returns
-        -------
-        list of float
-            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
-            it chooses from.
-        """
-        return [budget.value for budget in self._budgets(n_samples, n_features)]
-
-    @with_estimator_warnings
-    def fit_path(
-        self,
-        X: object,
-        y: ArrayLike,
-        *,
-        n_features: ArrayLike | None = None,
-        level: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        **fit_params: ArrayLike | None,
-    ) -> list[Any]:
-        """Fit the model under several budgets. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        n_features : array-like of int, optional
-            Numbers of features; give these or `level`. By default those of `path_budgets`.
-        level : array-like of float, optional
-            Levels; each fit starts at the one before.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        list of SparseClassifier or SparseRegressor
-            Fitted, in ascending order of the budgets.
-        """
-        model: Any = self._single()
-        if "ridge" in (chosen := getattr(self, "best_params_", {})):
-            model.set_params(ridge=chosen["ridge"])
-        data, target = model._read(X, y, **model._reading_of_y)
-        samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), dict(fit_params))
-        if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError(
-                "the model has a budget of costs, so the other fits need one too: neither n_features nor level"
-            )
-        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
-        task: Task = Task.of(model, model._prepare(samples), budgets[0])
-        fits = []
-        for budget, solution in zip(budgets, task.each(budgets), strict=True):
-            fits.append(fitted_model(model, task, budget, solution))
-        return fits
-
-    def _single(self) -> Any:
-        """Return the estimator for one budget, without callbacks, progress and checkpoints."""
-        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
 
 
 @dataclass(frozen=True)
@@ -151,32 +80,11 @@ class Scored:
     features: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class FoldFit:
-    """One fit of several under different budgets."""
+class LocalCache(dict[Any, Any]):
+    """A cache whose copy in another process is empty."""
 
-    model: Any  # fitted
-    task: Task  # the same for all of them
-    seconds: float
-    diverging: bool  # whether the loss has no minimiser
-    penalty: float = 0.0  # the ridge's part of ψ
-
-    def scored(self, score: float, **more: Any) -> Scored:
-        """Return the fit with a score, and further fields of `Scored`."""
-        status = self.model.status_
-        known = {
-            "solved": status.success or status is Status.DIVERGING,
-            "diverging": self.diverging,
-            "cut_short": status is Status.TIME_LIMIT,
-        }
-        return Scored(score, self.model.selected_features_.size, self.seconds, **{**known, **more})
-
-
-class TaskCache(dict[tuple[int, float | None], tuple[Any, Task]]):
-    """Models and tasks by fold and ridge, made once for all budgets; a copy in another process is empty."""
-
-    def __reduce__(self) -> tuple[type[TaskCache], tuple[()]]:
-        return TaskCache, ()
+    def __reduce__(self) -> tuple[type[LocalCache], tuple[()]]:
+        return LocalCache, ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +96,7 @@ class Folds:
     splits: Splits
     scorer: Any = None  # by default the score is the negative mean loss
     score_params: dict[str, Any] = field(default_factory=dict)  # metadata for the scorer, of all samples
-    _cache: TaskCache = field(default_factory=TaskCache)
+    _cache: LocalCache = field(default_factory=LocalCache)  # models and tasks by fold and ridge
 
     @property
     def caches_tasks(self) -> bool:
@@ -198,9 +106,9 @@ class Folds:
     def task(self, fold: int, budget: Budget) -> tuple[Any, Task]:
         """Return a model and its task for the training part of a fold."""
         key = fold, budget.ridge
-        if key in self._cache:
-            return self._cache[key]
-        made = prepared(self.single, self.samples, self.splits[fold][0], budget)
+        made: tuple[Any, Task] = self._cache.get(key) or prepared(
+            self.single, self.samples, self.splits[fold][0], budget
+        )
         if self.caches_tasks:
             self._cache[key] = made
         return made
@@ -215,21 +123,20 @@ class Folds:
         if share.seconds <= 0:
             return []
         judged = _part(self.samples, self.splits[fold][1])
-        fits = fits_under(share, lambda: self.task(fold, budgets[0]), budgets, self.caches_tasks)
+        task, fits = fits_under(share, lambda: self.task(fold, budgets[0]), budgets, self.caches_tasks)
         if isinstance(judged, RemoteSamples):
-            return _scored_remotely(judged, list(fits))
-        return [self.scored(fit, fold, judged) for fit in fits]
+            return _scored_remotely(judged, task, fits)
+        return [self.scored(model, fit, fold, judged) for model, fit in fits]
 
-    def scored(self, fit: FoldFit, fold: int, judged: Samples) -> Scored:
-        """Return the score of a fit on the held-out samples of a fold."""
-        model = fit.model
+    def scored(self, model: Any, fit: Scored, fold: int, judged: Samples) -> Scored:
+        """Return the fit of a model with its score on the held-out samples of a fold."""
         if self.scorer is not None:
             score, by_length = self.score_of(model, fold, judged), False
             if fit.diverging:
                 shorter = copy.copy(model)  # with the same labels and order of margins
                 shorter.coef_, shorter.intercept_ = _SHORTER * model.coef_, _SHORTER * model.intercept_
                 by_length = not math.isclose(score, self.score_of(shorter, fold, judged), rel_tol=1e-9, abs_tol=1e-12)
-            return fit.scored(score, by_length=by_length)
+            return replace(fit, score=score, by_length=by_length)
         classifies = is_classifier(model)
         known = np.isin(judged.y, model.classes_) if classifies else np.ones(judged.y.size, np.bool_)
         if not np.any(known):
@@ -243,7 +150,7 @@ class Folds:
         if classifies:  # as `score` of the model, without its checks
             by_label = float(np.average(model.predict(part.X) == part.y, weights=part.weight))
         left_out = int(np.count_nonzero(~known))
-        return fit.scored(score, left_out=left_out, by_label=by_label, by_length=fit.diverging)
+        return replace(fit, score=score, left_out=left_out, by_label=by_label, by_length=fit.diverging)
 
     def score_of(self, model: Any, fold: int, judged: Samples) -> float:
         """Return the score of a model by the scorer."""
@@ -275,40 +182,41 @@ def _part(samples: Samples | RemoteSamples, rows: Any) -> Samples | RemoteSample
     return samples if rows is None else samples.part(rows)
 
 
-def _scored_remotely(judged: RemoteSamples, fits: list[FoldFit]) -> list[Scored]:
+def _scored_remotely(judged: RemoteSamples, task: Task, fits: list[tuple[Any, Scored]]) -> list[Scored]:
     """Return the scores of fits on remote samples, by the mean loss; accuracies where fits may diverge."""
-    objective = fits[0].task.objective
+    objective = task.objective
     assert isinstance(objective, RemoteObjective)
     judge = judged.source.model(objective.form)
     found = []
-    for fit in fits:
-        x = fit.task.standardization.inside(fit.model.coef_, fit.model.intercept_)
+    for model, fit in fits:
+        x = task.standardization.inside(model.coef_, model.intercept_)
         score = -judge.value_and_gradient(x)[0]
-        by_label = judge.accuracy(x) if is_classifier(fit.model) and not objective.attained else math.nan
-        found.append(fit.scored(score, by_label=by_label, by_length=fit.diverging))
+        by_label = judge.accuracy(x) if is_classifier(model) and not objective.attained else math.nan
+        found.append(replace(fit, score=score, by_label=by_label, by_length=fit.diverging))
     return found
 
 
-@with_estimator_warnings
-def fit_all(share: Share, single: Any, samples: Samples | RemoteSamples, budgets: list[Budget]) -> list[Scored]:
-    """Return ψ and degrees of freedom of the fits of all data; none without time."""
-    if share.seconds <= 0:
-        return []
-    found = []
-    for fit in fits_under(share, lambda: prepared(single, samples, None, budgets[0]), budgets):
-        model = fit.model
-        rows = np.atleast_2d(model.coef_).shape[0]
-        each = max(rows - 1, 1) if is_classifier(model) and model.multi_class_ == "softmax" else rows
-        freedom = each * (model.selected_features_.size + int(model.fit_intercept))
-        psi = model.certificate_.psi - fit.penalty
-        found.append(fit.scored(psi, freedom=freedom, solved=model.status_.success))
-    return found
+class AllData(Folds):
+    """All samples as the training part of one fold, without a test part: for information criteria."""
+
+    @with_estimator_warnings
+    def score(self, share: Share, fold: int, budgets: list[Budget]) -> list[Scored]:
+        """Return ψ and degrees of freedom of the fit under each of the budgets; none without time."""
+        if share.seconds <= 0:
+            return []
+        found = []
+        for model, fit in fits_under(share, lambda: prepared(self.single, self.samples, None, budgets[0]), budgets)[1]:
+            rows = np.atleast_2d(model.coef_).shape[0]
+            each = max(rows - 1, 1) if is_classifier(model) and model.multi_class_ == "softmax" else rows
+            freedom = each * (fit.n_selected + int(model.fit_intercept))
+            found.append(replace(fit, freedom=freedom, solved=model.status_.success))
+        return found
 
 
 def fits_under(
     share: Share, make: Callable[[], tuple[Any, Task]], budgets: list[Budget], cached: bool = False
-) -> Iterator[FoldFit]:
-    """Fit models for one budget under each of the budgets, all by levels or all by features.
+) -> tuple[Task, list[tuple[Any, Scored]]]:
+    """Return the task, and a fitted model and its `unscored` fit under each of the budgets.
 
     Parameters
     ----------
@@ -317,6 +225,7 @@ def fits_under(
     make : callable
         Returns a model and its task, as `prepared`.
     budgets : list of Budget
+        All levels, or all numbers of features.
     cached : bool
         Whether the task is cached for other budgets.
     """
@@ -327,11 +236,25 @@ def fits_under(
             solutions = task.each(budgets)
         if not cached:
             forget(task.objective)
-    each = (time.monotonic() - began) / len(budgets)
+    each, fits = (time.monotonic() - began) / len(budgets), []
     for budget, solution in zip(budgets, solutions, strict=True):
-        yield FoldFit(
-            fitted_model(model, task, budget, solution), task, each, diverges(task, budget, solution), solution.penalty
-        )
+        fitted = fitted_model(model, task, budget, solution)
+        psi = solution.certificate.psi - solution.penalty
+        fits.append((fitted, unscored(fitted, each, diverges(task, budget, solution), psi)))
+    return task, fits
+
+
+def unscored(model: Any, seconds: float, diverging: bool, psi: float = math.nan) -> Scored:
+    """Return a fit before it is scored on held-out samples."""
+    status = model.status_
+    return Scored(
+        score=psi,
+        n_selected=model.selected_features_.size,
+        seconds=seconds,
+        solved=status.success or status is Status.DIVERGING,
+        diverging=diverging,
+        cut_short=status is Status.TIME_LIMIT,
+    )
 
 
 def prepared(single: Any, samples: Samples | RemoteSamples, rows: Part | None, budget: Budget) -> tuple[Any, Task]:

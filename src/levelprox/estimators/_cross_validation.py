@@ -8,11 +8,11 @@ processes work on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, islice
 from numbers import Integral
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,9 @@ from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._base import SparseLinearModel
 from levelprox.estimators._budget_fits import (
     LABELS,
+    AllData,
     Folds,
     Scored,
-    Splits,
-    fit_all,
 )
 from levelprox.estimators._callbacks import observing, reported, results_in_time, seconds_to_choose, shares
 from levelprox.estimators._data import RemoteSamples, Samples
@@ -71,7 +70,6 @@ from levelprox.losses import Logistic
 
 _WITHOUT_EFFECT = ("verbose", "callback", "checkpoint", "resume", "n_jobs")  # on the choice
 
-Job = TypeVar("Job", bound=tuple[Any, ...])
 #: Scores of fits by budget, ridge and fold.
 Found = dict[tuple[float, float | None, int], Scored]
 #: Candidates, the columns of `cv_results_`, and which candidate is the best.
@@ -134,16 +132,25 @@ class BudgetChoiceMixin(SparseLinearModel):
         """Return the best of the grid, and set `cv_results_` and what goes with it."""
         n, d = samples.shape
         self._check_criterion()
-        if self.criterion_ == "cv":
-            scorer, score_params = None, dict[str, Any]()
-            if isinstance(samples, RemoteSamples):
-                splits: Splits = remote_splits(self, n)
-            else:
-                scorer, splits, score_params = scorer_and_splits(self, samples, params)
-            budgets, results, best = self._by_folds(samples, self._grid(n, d), splits, scorer, score_params, saved)
-        else:
+        grid = self._grid(n, d)
+        single = self._single().set_params(**self._by_index(d))
+        if self.criterion_ != "cv":
             check_likelihood(self.criterion_, self.loss_.name)
-            budgets, results, best = self._by_criterion(samples, self._grid(n, d), saved)
+            folds: Folds = AllData(single, samples, [(None, None)])
+        elif isinstance(samples, RemoteSamples):
+            folds = Folds(single, samples, remote_splits(self, n))
+        else:
+            scorer, splits, score_params = scorer_and_splits(self, samples, params)
+            by_count, automatic = grid[0].features is not None, isinstance(self.ridge, str)
+            kind = RidgeFolds if by_count and automatic and isinstance(self.loss_, Logistic) else Folds
+            folds = kind(single, samples, splits, scorer, score_params)
+            if kind is Folds and grid[0].ridge is None:
+                folds = SquaredLossFolds.of(folds, grid, self.scoring) or folds
+        if isinstance(folds, RidgeFolds):
+            candidates, found = self._scores_with_ridges(folds, grid, saved)
+        else:
+            candidates, found = grid, self._scores_of_grid(folds, grid, saved)
+        budgets, results, best = self._compared(folds, candidates, found)
         self._set_choice(budgets, results, best)
         self._warn_at_the_edge(n, d)
         chosen = budgets[best]
@@ -229,123 +236,84 @@ class BudgetChoiceMixin(SparseLinearModel):
         ridges = ridges_of(self.ridge)
         return [replace(one, ridge=ridge) for one in given for ridge in ridges] if ridges else given
 
-    def _by_folds(
-        self,
-        samples: Samples | RemoteSamples,
-        budgets: list[Budget],
-        splits: Splits,
-        scorer: Any,
-        score_params: dict[str, Any],
-        saved: SavedState,
-    ) -> Results:
+    def _scores_of_grid(self, folds: Folds, budgets: list[Budget], saved: SavedState) -> Found:
         """Score each candidate on each fold; levels of a fold, and all budgets of remote data, are solved together."""
-        single = self._single().set_params(**self._by_index(samples.shape[1]))
-        remote, by_count = isinstance(samples, RemoteSamples), budgets[0].features is not None
-        given = single, samples, splits, scorer, score_params
-        if by_count and not remote and isinstance(self.ridge, str) and isinstance(self.loss_, Logistic):
-            return self._by_folds_and_ridges(RidgeFolds(*given), budgets, saved)
-        folds = Folds(*given)
-        quick = SquaredLossFolds.of(folds, budgets, self.scoring) if budgets[0].ridge is None else None
-        together = remote or not by_count or quick is not None
-        groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
-        jobs = [(fold, group) for group in groups for fold in range(len(splits))]
-        key, n_jobs = ("none", 1) if remote else (hashed_folds(splits), self.n_jobs)  # remote data have workers
-        score = folds.score if quick is None else quick.score
-        outcomes = self._scores(score, jobs, "fold" if together else "fit", key, saved, n_jobs)
-        found = {
+        together = isinstance(folds.samples, RemoteSamples) or budgets[0].features is None
+        together |= isinstance(folds, SquaredLossFolds)
+        ridges = dict.fromkeys(budget.ridge for budget in budgets)
+        groups = [[budget] for budget in budgets]
+        if together:
+            groups = [[budget for budget in budgets if budget.ridge == ridge] for ridge in ridges]
+        what = "fold" if together and not isinstance(folds, AllData) else "fit"
+        return {
             (*budget.key, fold): one
-            for (fold, group), outcome in outcomes
+            for (fold, group), outcome in self._scores(folds, groups, what, saved)
             for budget, one in zip(group, outcome, strict=False)  # fewer where a time limit ends them
         }
-        return self._of_folds(budgets, found, samples, splits)
 
-    def _by_folds_and_ridges(self, folds: RidgeFolds, budgets: list[Budget], saved: SavedState) -> Results:
+    def _scores_with_ridges(
+        self, folds: RidgeFolds, budgets: list[Budget], saved: SavedState
+    ) -> tuple[list[Budget], Found]:
         """Score each k with each ridge of `FOLD_GRID` on each fold, or without a ridge where no fold needs one.
 
         A fold that needs none refits its features with each ridge where another fold needs one; this takes little time.
         """
-        places, samples = range(len(folds.splits)), folds.samples
-        jobs = [(fold, [budget]) for budget in budgets for fold in places]
-        outcomes = self._scores(folds.score, jobs, "fit", hashed_folds(folds.splits), saved, self.n_jobs)
+        outcomes = self._scores(folds, [[budget] for budget in budgets], "fit", saved)
         scores = {(budget, fold): outcome for (fold, (budget,)), outcome in outcomes}
         ridged = {budget for (budget, _), outcome in scores.items() if len(outcome) > 1}
         again = [key for key, outcome in scores.items() if key[0] in ridged and len(outcome) == 1]
         for share, (budget, fold) in zip(shares(len(again), self.n_jobs), again, strict=False):
             scores[budget, fold] = folds.score(share, fold, [budget], scores[budget, fold][0].features)
-        largest = Task.of(self, self._prepare(samples), budgets[0]).automatic_ridge
+        largest = Task.of(self, self._prepare(folds.samples), budgets[0]).automatic_ridge
         candidates, found = list[Budget](), Found()
         for budget in budgets:
             factors = FOLD_GRID if budget in ridged else (0.0,)
+            complete = [i for i in range(len(folds.splits)) if len(scores.get((budget, i), ())) == len(factors)]
             for place, factor in enumerate(factors):
                 candidates.append(replace(budget, ridge=factor * largest))
-                complete = [fold for fold in places if len(scores.get((budget, fold), ())) == len(factors)]
                 found |= {(*candidates[-1].key, fold): scores[budget, fold][place] for fold in complete}
-        return self._of_folds(candidates, found, samples, folds.splits)
+        return candidates, found
 
-    def _of_folds(
-        self, budgets: list[Budget], found: Found, samples: Samples | RemoteSamples, splits: Splits
-    ) -> Results:
+    def _compared(self, folds: Folds, budgets: list[Budget], found: Found) -> Results:
         """Return the candidates that were examined, their results, and the best of them."""
-        folds = range(len(splits))
-        examined = examined_budgets(budgets, [all((*one.key, fold) in found for fold in folds) for one in budgets])
+        places, samples = range(len(folds.splits)), folds.samples
+        examined = examined_budgets(budgets, [all((*one.key, fold) in found for fold in places) for one in budgets])
         if not examined:
-            return budgets[:1], unexamined_results(self.criterion_, budgets[0], len(splits)), 0
-        table = [[found[*budget.key, fold] for fold in folds] for budget in examined]
+            return budgets[:1], unexamined_results(self.criterion_, budgets[0], len(places)), 0
+        table = [[found[*budget.key, fold] for fold in places] for budget in examined]
+        if isinstance(folds, AllData):
+            return examined, *criterion_results(self, examined, [one for (one,) in table], samples)
         left_out = sum(one.left_out for one in table[0])
         if left_out and isinstance(samples, Samples):
-            warn(left_out_message(left_out, samples.y, splits))
+            warn(left_out_message(left_out, samples.y, folds.splits))
         return examined, *score_results(self, examined, table)
 
-    def _by_criterion(self, samples: Samples | RemoteSamples, budgets: list[Budget], saved: SavedState) -> Results:
-        """Compare the fits of all data by an information criterion."""
-        single = self._single().set_params(**self._by_index(samples.shape[1]))
-        remote = isinstance(samples, RemoteSamples)
-        together = remote or budgets[0].features is None
-        groups = _of_one_ridge(budgets) if together else [[budget] for budget in budgets]
-        jobs = [(single, samples, group) for group in groups]
-        known = {
-            budget.key: one
-            for (*_, group), outcome in self._scores(fit_all, jobs, "fit", "none", saved, 1 if remote else self.n_jobs)
-            for budget, one in zip(group, outcome, strict=False)
-        }
-        examined = examined_budgets(budgets, [budget.key in known for budget in budgets])
-        if not examined:
-            return budgets[:1], unexamined_results(self.criterion_, budgets[0], 0), 0
-        mean_log = 0.0
-        if self.loss_.name == "gamma" and isinstance(samples, Samples):
-            mean_log = float(np.average(np.log(samples.y), weights=samples.weight))
-        found, (_, d) = [known[budget.key] for budget in examined], samples.shape
-        return examined, *criterion_results(self, examined, found, samples.total, d, mean_log)
-
     def _scores(
-        self,
-        score: Callable[..., list[Scored]],
-        jobs: list[Job],
-        what: str,
-        folds: str,
-        saved: SavedState,
-        n_jobs: int | None,
-    ) -> Iterator[tuple[Job, list[Scored]]]:
-        """Yield jobs with their scores, in their order and as far as there is time.
+        self, folds: Folds, groups: list[list[Budget]], what: str, saved: SavedState
+    ) -> Iterator[tuple[tuple[int, list[Budget]], list[Scored]]]:
+        """Yield each fold and group of budgets with their scores, in order and as far as there is time.
 
-        `score` is called with a share of the time and the entries of a job, perhaps in another process. Jobs whose
-        scores are in the checkpoint `saved` are not done again; it must be of the same `folds`. Progress calls a job
-        `what`.
+        Jobs whose scores are in the checkpoint `saved` are not done again; it must be of the same folds. Progress calls
+        a job `what`.
         """
-        known = saved.state or {"folds": folds, "scored": ()}
-        if known["folds"] != folds:
+        remote = isinstance(folds.samples, RemoteSamples)  # which has workers of its own
+        n_jobs = 1 if remote else self.n_jobs
+        key = "none" if remote or isinstance(folds, AllData) else hashed_folds(folds.splits)
+        jobs = [(fold, group) for group in groups for fold in range(len(folds.splits))]
+        known = saved.state or {"folds": key, "scored": ()}
+        if known["folds"] != key:
             raise CheckpointError(
                 "the checkpoint is of other folds than those of now; give the splitter of cv a fixed random_state"
             )
         scored = list(known["scored"])
         work = zip(shares(len(jobs), n_jobs), jobs, strict=False)
-        calls = (delayed(score)(share, *job) for share, job in work)
+        calls = (delayed(folds.score)(share, *job) for share, job in work)
         rest = results_in_time(islice(calls, len(scored), None), n_jobs, seconds_to_choose())
         outcomes = reported(self, chain(known["scored"], rest), len(jobs), what)
         for i, (outcome, job) in enumerate(zip(outcomes, jobs, strict=False)):
             if i == len(scored) and outcome and not any(one.cut_short for one in outcome):
                 scored.append(outcome)
-                saved.keep({"folds": folds, "scored": tuple(scored)})
+                saved.keep({"folds": key, "scored": tuple(scored)})
             yield job, outcome
 
     def results_by_budget(self) -> tuple[dict[str, NDArray[Any]], int]:
@@ -386,9 +354,3 @@ class BudgetChoiceMixin(SparseLinearModel):
         if ridges_of(self.ridge):  # each budget has its own
             given.pop("ridge")
         return kind(**given)
-
-
-def _of_one_ridge(budgets: list[Budget]) -> list[list[Budget]]:
-    """Return the budgets in groups, each of one ridge."""
-    ridges = dict.fromkeys(budget.ridge for budget in budgets)
-    return [[budget for budget in budgets if budget.ridge == ridge] for ridge in ridges]

@@ -26,12 +26,20 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-import levelprox._kernels as _kernels
 from levelprox._runtime import limited, one_blas_thread, seconds_left
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.driver.run_identity import hashed
 from levelprox.estimators._automatic_ridge import FOLD_GRID, FewFeatures
-from levelprox.estimators._budget_fits import FoldFit, Folds, Scored, Splits, diverges, fitted_model, predictor
+from levelprox.estimators._budget_fits import (
+    Folds,
+    LocalCache,
+    Scored,
+    Splits,
+    diverges,
+    fitted_model,
+    predictor,
+    unscored,
+)
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
 from levelprox.estimators._data import RemoteFold, Samples
 from levelprox.estimators._fit import Task
@@ -50,22 +58,20 @@ _REMEDY = "Use stratified folds, such as cv=StratifiedKFold(5, shuffle=True), or
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredLossFolds:
+class SquaredLossFolds(Folds):
     """Folds of which all fits for at most k features come from one search for each training part.
 
     Attributes
     ----------
-    folds : Folds
-    task : Task
+    task_of_all : Task
         Of all samples; its standardization has the units of the triangles.
     triangles : list of ndarray
         R of each training part.
     """
 
-    folds: Folds
-    task: Task
-    triangles: list[Matrix]
-    _searches: dict[int, _kernels.GramSearch] = field(default_factory=dict)
+    task_of_all: Any = None
+    triangles: list[Matrix] = field(default_factory=list)
+    _searches: LocalCache = field(default_factory=LocalCache)  # by fold
 
     @classmethod
     def of(cls, folds: Folds, budgets: list[Budget], scoring: Any) -> SquaredLossFolds | None:
@@ -101,20 +107,17 @@ class SquaredLossFolds:
             triangles = _training_triangles(objective, splits)
             if not all(is_trusted(one, task.standardization.fit_intercept) for one in triangles):
                 return None
-        return cls(folds, task, triangles)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SquaredLossFolds, (self.folds, self.task, self.triangles)
+        return cls(single, samples, splits, folds.scorer, folds.score_params, task_of_all=task, triangles=triangles)
 
     def score(self, share: Share, fold: int, budgets: list[Budget]) -> list[Scored]:
         """Return the scores of the fits of one fold under each of the budgets."""
         began = time.monotonic()
         with one_blas_thread():
             coef, intercept = self._coefficients(fold, budgets)
-        model, samples = clone(self.folds.single), self.folds.samples
-        assert isinstance(samples, Samples)
-        judged, scores = samples.part(self.folds.splits[fold][1]), []
-        if self.folds.scorer is None:
+        model = clone(self.single)
+        assert isinstance(self.samples, Samples)
+        judged, scores = self.samples.part(self.splits[fold][1]), []
+        if self.scorer is None:
             loss, offset = model.loss_, judged.more.get("offset")
             known = 0.0 if offset is None else np.asarray(offset, np.float64)
             for own, shift in zip(coef, intercept, strict=True):  # one product of all would round by their number
@@ -124,19 +127,20 @@ class SquaredLossFolds:
         else:
             model.n_features_in_ = coef.shape[1]
             for own, shift, budget in zip(coef, intercept, budgets, strict=True):
-                fitted = predictor(model, self.task, budget, (own[None], np.array([shift])), Status.SOLVED, 0.0)
-                scores.append(self.folds.score_of(fitted, fold, judged))
+                coefficients = own[None], np.array([shift])
+                fitted = predictor(model, self.task_of_all, budget, coefficients, Status.SOLVED, 0.0)
+                scores.append(self.score_of(fitted, fold, judged))
         each = (time.monotonic() - began) / len(budgets)
         counts = np.count_nonzero(coef, axis=1).tolist()
         return [Scored(score, count, each, solved=True) for score, count in zip(scores, counts, strict=True)]
 
     def _coefficients(self, fold: int, budgets: list[Budget]) -> tuple[Matrix, Vector]:
         """Return coefficients, one row for each budget, and intercepts, in the units of X."""
-        standardization, factor = self.task.standardization, self.triangles[fold]
+        standardization, factor = self.task_of_all.standardization, self.triangles[fold]
         inner, intercept = centred(factor, standardization.fit_intercept)
         columns, target = inner[:, :-1], np.ascontiguousarray(inner[:, -1])
         if fold not in self._searches:
-            kept = np.empty(0, np.intp) if self.task.keep is None else self.task.keep
+            kept = np.empty(0, np.intp) if self.task_of_all.keep is None else self.task_of_all.keep
             self._searches[fold] = gram_search(columns, target, kept)
         coef, constant = np.zeros((len(budgets), columns.shape[1])), np.zeros(len(budgets))
         for i, budget in enumerate(budgets):
@@ -217,7 +221,7 @@ class RidgeFolds(Folds):
         assert isinstance(self.samples, Samples)
         judged, each = self.samples.part(self.splits[fold][1]), (time.monotonic() - began) / len(models)
         diverging = found is not None and diverges(task, budget, found)
-        scores = [self.scored(FoldFit(one, task, each, diverging), fold, judged) for one in models]
+        scores = [self.scored(one, unscored(one, each, diverging), fold, judged) for one in models]
         return scores if undetermined else [replace(one, features=tuple(chosen.tolist())) for one in scores]
 
 

@@ -36,6 +36,7 @@ from sklearn.base import is_classifier
 
 from levelprox._typing import Rows, Vector
 from levelprox.estimators._budget_fits import Scored
+from levelprox.estimators._data import RemoteSamples, Samples
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError, warn
 
@@ -320,10 +321,13 @@ def _warn_of_scores(budgets: list[Budget], ranking: Ranking) -> None:
 
 
 def criterion_results(
-    estimator: Any, budgets: list[Budget], fits: list[Scored], n: float, d: int, mean_log: float
+    estimator: Any, budgets: list[Budget], fits: list[Scored], samples: Samples | RemoteSamples
 ) -> tuple[dict[str, NDArray[Any]], int]:
     """Return the results of fits of all data by an information criterion, and the best of them."""
-    loss, criterion = estimator.loss_.name, estimator.criterion_
+    loss, criterion, n, (_, d) = estimator.loss_.name, estimator.criterion_, samples.total, samples.shape
+    mean_log = 0.0
+    if loss == "gamma" and isinstance(samples, Samples):
+        mean_log = float(np.average(np.log(samples.y), weights=samples.weight))
     psi, counts = np.array([one.score for one in fits]), np.array([one.n_selected for one in fits])
     freedom, diverging = np.array([one.freedom for one in fits]), np.array([one.diverging for one in fits])
     least = max(_PERFECT * float(np.max(psi)), np.finfo(np.float64).tiny)

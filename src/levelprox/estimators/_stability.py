@@ -43,7 +43,6 @@ from levelprox.report.fitted import feature_name, feature_names
 from levelprox.report.model_summary import NEAR
 from levelprox.report.progress import showing
 from levelprox.report.stability import FeatureSet, Stability
-from levelprox.result import Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.near_swaps import NearSwaps, near_swaps, near_swaps_with_kinks
 from levelprox.subset.nonsmooth_refit import ExactFit
@@ -133,11 +132,8 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     """Return the features that a subsample selects, and whether its fit diverges; None where there is no time."""
     if share.seconds <= 0:
         return None
-    (found,) = fits_under(share, lambda: prepared(single, samples, rows, budget), [budget])
-    model = found.model
-    if model.status_ is Status.TIME_LIMIT:
-        return None
-    return tuple(model.selected_features_.tolist()), found.diverging
+    _, ((model, fit),) = fits_under(share, lambda: prepared(single, samples, rows, budget), [budget])
+    return None if fit.cut_short else (tuple(model.selected_features_.tolist()), fit.diverging)
 
 
 def _stability(
