@@ -18,9 +18,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from levelprox import SparseClassifier, SparseClassifierCV, load
 from levelprox.estimators._automatic_ridge import FOLD_GRID
-from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task, _Undetermined
 from levelprox.estimators._folds import each_ridge
+from levelprox.estimators._input import Samples
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._ranking import Ranking
 from levelprox.report import CVDisplay

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from levelprox._typing import FloatArray, Vector
@@ -21,14 +20,19 @@ from levelprox.backends import RemoteObjective
 from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
 from levelprox.driver import drive
-from levelprox.driver.run_identity import fingerprint
-from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, missing_attribute, with_estimator_warnings
-from levelprox.estimators._data import Prepared, RemoteSamples, Samples, remote_samples
+from levelprox.estimators._budget_fits import FitPathMixin
+from levelprox.estimators._callbacks import (
+    OF_A_FIT,
+    CallbackSupportMixin,
+    missing_attribute,
+    observing,
+)
+from levelprox.estimators._data import RemoteSamples, remote_samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._input import InputMixin
-from levelprox.estimators._parameters import Budget, boolean, budgets_of, constraint_of
+from levelprox.estimators._input import InputMixin, Prepared, Samples
+from levelprox.estimators._parameters import Budget, boolean, constraint_of
 from levelprox.estimators._prediction import PredictionMixin, dispatched, selects
 from levelprox.estimators._summary import NotebookMixin, SummaryMixin
 from levelprox.estimators.persistence import SaveMixin
@@ -47,6 +51,7 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     SaveMixin,
     CallbackSupportMixin,
     PredictionMixin,
+    FitPathMixin,
     InputMixin,
     auto_wrap_output_keys=(),
 ):
@@ -54,9 +59,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
     transform = available_if(selects)(dispatched(PredictionMixin.transform))
-
-    #: How scikit-learn reads y.
-    _reading_of_y: dict[str, Any] = {}  # noqa: RUF012
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
@@ -70,13 +72,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         """Read the data of a fit, wherever they are; set the attributes that describe them."""
         if self.device is not None or is_remote(X):
             return remote_samples(self, X, y, sample_weight, self._remote_offset(offset, exposure))
-        data, target = self._read(X, y, **self._reading_of_y)
-        weight, design = self._weights(sample_weight, data.shape[0]), self._design(data)
-        more = {name: values for name, values in (("offset", offset), ("exposure", exposure)) if values is not None}
+        samples = self._read_samples(X, y, sample_weight, {"offset": offset, "exposure": exposure})
         self.__dict__.pop("fitted_on_", None)  # these are on the host
-        given = {name: np.asarray(values) for name, values in more.items()}
-        self.data_fingerprint_ = fingerprint(design, target, weight, **given)
-        return Samples(data, target, weight, more, design)
+        self.data_fingerprint_ = samples.fingerprint()
+        return samples
 
     def _remote_offset(self, offset: Any, exposure: Any) -> Any:
         """Return what is added to the margins of remote samples."""
@@ -208,73 +207,6 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         design = self.check_features(X)
         return float(self._mean_loss(design, target, weight, **fit_params)) + self._ridge_part(design, weight)
 
-    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
-        """Return the budgets that `fit_path` takes by default, for data of this shape.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            The shape of X.
-
-        Returns
-        -------
-        list of float
-            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
-            it chooses from.
-        """
-        return [budget.value for budget in self._budgets(n_samples, n_features)]
-
-    @with_estimator_warnings
-    def fit_path(
-        self,
-        X: object,
-        y: ArrayLike,
-        *,
-        n_features: ArrayLike | None = None,
-        level: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        **fit_params: ArrayLike | None,
-    ) -> list[Any]:
-        """Fit the model under several budgets. The estimator itself is not changed.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        n_features : array-like of int, optional
-            Numbers of features; give these or `level`. By default those of `path_budgets`.
-        level : array-like of float, optional
-            Levels; each fit starts at the one before.
-        sample_weight : array-like of shape (n_samples,), optional
-        **fit_params
-            `offset` and `exposure` of a regressor, as in `fit`.
-
-        Returns
-        -------
-        list of SparseClassifier or SparseRegressor
-            Fitted, in ascending order of the budgets.
-        """
-        model: Any = self._single()
-        if "ridge" in (chosen := getattr(self, "best_params_", {})):
-            model.set_params(ridge=chosen["ridge"])
-        data, target = model._read(X, y, **model._reading_of_y)
-        samples = Samples(data, target, model._weights(sample_weight, data.shape[0]), dict(fit_params))
-        if model.feature_cost is not None and (n_features is not None or level is not None):
-            raise InvalidInputError(
-                "the model has a budget of costs, so the other fits need one too: neither n_features nor level"
-            )
-        budgets = budgets_of(n_features, level) or self._budgets(*data.shape)
-        task: Task = Task.of(model, model._prepare(samples), budgets[0])
-        fits = []
-        for budget, solution in zip(budgets, task.each(budgets), strict=True):
-            fits.append(copy.copy(model))
-            fits[-1]._set_solution(task, budget, solution)
-        return fits
-
-    def _single(self) -> Any:
-        """Return the estimator for one budget, without callbacks, progress and checkpoints."""
-        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
-
     def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
         """Return the weights of the samples in the loss."""
         return weight
@@ -311,11 +243,14 @@ class SingleBudgetMixin(SparseLinearModel):
     """A model for one budget, which `partial_fit` updates from batches; the subclasses read a batch."""
 
     _: KW_ONLY
+    n_features: int | None = None
+    level: float | None = None
+    budget: float | None = None
     warm_start: bool = False
     memory: float | None = None
 
-    def _prepare_fit(self, samples: Samples | RemoteSamples) -> tuple[Task, Budget, Vector | None]:
-        """Return the task of a fit, its budget, and x of the last fit where that is to begin with."""
+    def _fit(self, samples: Samples | RemoteSamples) -> Self:
+        """Fit the samples, from the last fit where that is to begin with."""
         known = getattr(self, "classes_", None)
         prepared = self._prepare(samples)
         budget = self._budget(self._sample_count(samples))
@@ -325,7 +260,10 @@ class SingleBudgetMixin(SparseLinearModel):
         for name in ("_stream", "n_samples_seen_"):  # of an earlier stream
             self.__dict__.pop(name, None)
         same = known is None or self._same_classes(known)
-        return task, budget, self._previous(task) if same else None
+        previous = self._previous(task) if same else None
+        with observing(self, task) as observed:
+            solution = observed.fit(budget, previous)
+        return self._fitted(task, budget, solution)
 
     def _previous(self, task: Task) -> Vector | None:
         """Return x of the last fit for `warm_start`; None without one, or where its shape differs."""

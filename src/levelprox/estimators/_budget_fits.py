@@ -1,4 +1,4 @@
-"""Fits of candidates to the training parts of folds, or to all data, and their scores.
+"""Fits under several budgets: `fit_path`, and fits of candidates to folds or to all data, with their scores.
 
 `Folds.score` fits and scores one fold. `_folds.py` has the folds whose fits share work.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from levelprox._runtime import limited, one_blas_thread
@@ -20,10 +21,11 @@ from levelprox._typing import FloatArray, Rows
 from levelprox.backends import RemoteObjective
 from levelprox.designs import as_design
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
-from levelprox.estimators._data import RemoteFold, RemoteSamples, Samples
+from levelprox.estimators._data import RemoteFold, RemoteSamples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
-from levelprox.estimators._parameters import Budget
+from levelprox.estimators._input import Samples
+from levelprox.estimators._parameters import Budget, Parameters, budgets_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.problem import Problem
 from levelprox.result import Status
@@ -38,6 +40,75 @@ _SHORTER = 2.0**-10  # a score that is the same so much nearer to 0 does not dep
 Part = Rows | RemoteFold
 #: Training and test part of each fold.
 Splits = Sequence[tuple[Any, Any]]
+
+
+class FitPathMixin(Parameters):
+    """An estimator that can be fitted under several budgets."""
+
+    def path_budgets(self, n_samples: int, n_features: int) -> list[float]:
+        """Return the budgets that `fit_path` takes by default, for data of this shape.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            The shape of X.
+
+        Returns
+        -------
+        list of float
+            Numbers of features, levels or costs, in ascending order: up to the budget of the estimator, or those that
+            it chooses from.
+        """
+        return [budget.value for budget in self._budgets(n_samples, n_features)]
+
+    @with_estimator_warnings
+    def fit_path(
+        self,
+        X: object,
+        y: ArrayLike,
+        *,
+        n_features: ArrayLike | None = None,
+        level: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: ArrayLike | None,
+    ) -> list[Any]:
+        """Fit the model under several budgets. The estimator itself is not changed.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        n_features : array-like of int, optional
+            Numbers of features; give these or `level`. By default those of `path_budgets`.
+        level : array-like of float, optional
+            Levels; each fit starts at the one before.
+        sample_weight : array-like of shape (n_samples,), optional
+        **fit_params
+            `offset` and `exposure` of a regressor, as in `fit`.
+
+        Returns
+        -------
+        list of SparseClassifier or SparseRegressor
+            Fitted, in ascending order of the budgets.
+        """
+        model: Any = self._single()
+        if "ridge" in (chosen := getattr(self, "best_params_", {})):
+            model.set_params(ridge=chosen["ridge"])
+        samples = model._read_samples(X, y, sample_weight, fit_params)
+        if model.feature_cost is not None and (n_features is not None or level is not None):
+            raise InvalidInputError(
+                "the model has a budget of costs, so the other fits need one too: neither n_features nor level"
+            )
+        budgets = budgets_of(n_features, level) or self._budgets(*samples.shape)
+        task: Task = Task.of(model, model._prepare(samples), budgets[0])
+        fits = []
+        for budget, solution in zip(budgets, task.each(budgets), strict=True):
+            fits.append(fitted_model(model, task, budget, solution))
+        return fits
+
+    def _single(self) -> Any:
+        """Return the estimator for one budget, without callbacks, progress and checkpoints."""
+        return clone(self).set_params(verbose=0, callback=None, checkpoint=None, resume=False)
 
 
 @dataclass(frozen=True)

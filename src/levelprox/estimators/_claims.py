@@ -15,11 +15,10 @@ from sklearn.base import is_classifier
 
 from levelprox._typing import Features, Vector
 from levelprox.certificate.null_model import NullFit, null_fit
-from levelprox.designs import Design
-from levelprox.estimators._data import Samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
+from levelprox.estimators._input import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel, Model
@@ -137,7 +136,7 @@ _FEWEST_REFITS = 50
 
 def data_of(
     model: Any, method: str, X: object, y: Any, sample_weight: ArrayLike | None, more: dict[str, Any]
-) -> tuple[Design, Samples]:
+) -> Samples:
     """Return data for a fitted model, checked as in `fit`; X must have the same features, y the same classes.
 
     Parameters
@@ -154,26 +153,24 @@ def data_of(
     unknown = [name for name in more if is_classifier(model) or name not in ("offset", "exposure")]
     if unknown:
         raise TypeError(f"{method}() got an unexpected keyword argument {unknown[0]!r}")
-    data, target = model._read(X, y, reset=False, **model._reading_of_y)
-    weight = model._weights(sample_weight, data.shape[0])
+    samples: Samples = model._read_samples(X, y, sample_weight, more, reset=False)
     if is_classifier(model):
-        present = np.unique(target if weight is None else target[weight > 0])
+        present = np.unique(samples.y if samples.weight is None else samples.y[samples.weight > 0])
         if not np.array_equal(present, model.classes_):
             raise InvalidInputError(
                 f"y has the classes {present.tolist()}, the model {model.classes_.tolist()}: give data of the same "
                 "classes"
             )
-    given = {name: np.asarray(values) for name, values in more.items() if values is not None}
-    return model._design(data), Samples(data, target, weight, given)
+    return samples
 
 
-def task_of(model: Any, design: Design, samples: Samples) -> tuple[Task, Vector]:
+def task_of(model: Any, samples: Samples) -> tuple[Task, Vector]:
     """Return the task of the fit with the model's own scale and constraint, and the scale of the data's columns."""
     judge = copy.copy(model)
     judge.ridge = getattr(model, "ridge_", 0.0)  # of version 0.1 there is none
     if hasattr(model, "feature_cost_"):
         judge.feature_cost = model.feature_cost_
-    prepared = judge._prepare(replace(samples, design=design))
+    prepared = judge._prepare(samples)
     fresh = prepared.standardization()
     scale = model.scale_ if model.standardize else None
     own = Standardization(fresh.base, fresh.center, scale, fresh.fit_intercept, fresh.n_outputs)

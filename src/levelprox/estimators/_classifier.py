@@ -5,13 +5,174 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
 
-from levelprox.estimators._base import SingleBudgetMixin, counts_features
-from levelprox.estimators._callbacks import fitting, observing, updating, with_callbacks
-from levelprox.estimators._cross_validation import BudgetChoiceMixin
-from levelprox.estimators._targets import ClassificationMixin
+from levelprox._typing import FloatArray, Vector
+from levelprox._validation import check_labels, option
+from levelprox.backends import RemoteObjective
+from levelprox.backends.partition import Form
+from levelprox.estimators._base import SingleBudgetMixin, SparseLinearModel, counts_features
+from levelprox.estimators._callbacks import fitting, updating, with_callbacks
+from levelprox.estimators._data import RemoteSamples, class_factors, with_class_weight
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._input import Prepared, Samples
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, Budget, boolean, loss_of
+from levelprox.estimators._prediction import ClassPredictionMixin
+from levelprox.exceptions import InvalidInputError, warn
+from levelprox.losses import Logistic, Loss, Multinomial
+from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
+
+_MULTI_CLASS = ("auto", "softmax", "ovr")
+
+
+@dataclass(eq=False, repr=False)
+class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
+    """A sparse linear model of classes."""
+
+    loss: str | Loss = "logistic"
+    _: KW_ONLY
+    ridge: float | Literal["auto"] | ArrayLike = "auto"
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    multi_class: str = "auto"
+
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        self.classes_ = np.unique(y)
+        self._check_two()
+        return y, self._weighted(y, weight), 1.0, 1 if self.classes_.size == 2 else self.classes_.size
+
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
+        loss, intercept = self.loss_, boolean("fit_intercept", self.fit_intercept)
+        measured = boolean("standardize", self.standardize)
+        statistics = samples.statistics(loss, True, measured and self.class_weight is None)
+        self.classes_ = statistics.classes
+        check_labels(self.classes_)
+        self._check_two()
+        total = statistics.total
+        if self.class_weight is not None:
+            samples = samples.weighted(
+                self.classes_, class_factors(self.class_weight, self.classes_, statistics.class_weights)
+            )
+            statistics = samples.statistics(loss, True, measured)
+        form = Form(
+            loss, intercept, classes=self.classes_, softmax=self.multi_class_ == "softmax" and self.classes_.size > 2
+        )
+        return samples.prepared(self, form, statistics, total)
+
+    def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
+        if budget.features is None and self.classes_.size > 2 and not objective.smooth:
+            raise InvalidInputError(
+                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
+                "ends soon. Use n_features, or loss='squared_hinge'"
+            )
+
+    def _check_two(self) -> None:
+        if self.classes_.size < 2:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs samples of at least 2 classes, but the data have only one class: "
+                f"{self.classes_.tolist()}"
+            )
+
+    def _target(self, y: ArrayLike) -> NDArray[Any]:
+        return np.asarray(y)
+
+    def _weighted(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        if self.class_weight is None:
+            return weight
+        return with_class_weight(self.class_weight, self.classes_, y, weight)
+
+    def _sample_count(self, samples: Samples | RemoteSamples) -> float:
+        """Return how many samples the rarest class has; a weight of 2 is a repeated sample."""
+        if isinstance(samples, RemoteSamples):
+            return samples.rarest
+        _, places = np.unique(samples.y, return_inverse=True)
+        counts = np.bincount(places, samples.weight)
+        return float(counts[counts > 0].min())
+
+    @property
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
+        return loss_of(self.loss, CLASSIFICATION_LOSSES)
+
+    @property
+    def multi_class_(self) -> str:
+        """Model of more than two classes: "softmax", one likelihood of all of them, or "ovr"."""
+        multi_class = option(self.multi_class)
+        if multi_class not in _MULTI_CLASS:
+            raise InvalidInputError(f"multi_class must be one of {', '.join(_MULTI_CLASS)}, got {self.multi_class!r}")
+        logistic = isinstance(self.loss_, Logistic)
+        if multi_class == "softmax" and not logistic:
+            raise InvalidInputError(f"multi_class='softmax' is for loss='logistic', not for {self.loss!r}; use 'ovr'")
+        return "softmax" if logistic and multi_class != "ovr" else "ovr"
+
+    def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
+        data, target = super()._read(X, y, **checks)
+        check_labels(target)
+        check_classification_targets(target)
+        return data, target
+
+    def _objective(
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
+    ) -> Model:
+        loss, multi_class, intercept = self.loss_, self.multi_class_, standardization.fit_intercept
+        if self.classes_.size == 2:
+            b = np.where(y == self.classes_[1], 1.0, -1.0)
+            return LinearModel(standardization.design, b, loss, weight, fit_intercept=intercept)
+        if multi_class == "softmax":
+            return MultinomialModel(standardization.design, y, weight, fit_intercept=intercept, classes=self.classes_)
+        return OneVsRestModel(standardization.design, y, loss, weight, fit_intercept=intercept, classes=self.classes_)
+
+    def _check_classes(self, classes: ArrayLike | None, first: bool) -> None:
+        """Set all classes of a stream, given in its first call and the same in all others."""
+        if classes is None and not hasattr(self, "classes_"):
+            raise InvalidInputError(
+                "classes must be given in the first call of partial_fit: all there will ever be, such as np.unique(y) "
+                "of all data"
+            )
+        if classes is None:
+            return
+        given = np.unique(np.asarray(classes))
+        if not first and not np.array_equal(given, self.classes_):
+            raise InvalidInputError(f"classes={given.tolist()} are not those of before: {self.classes_.tolist()}")
+        if given.size < 2:
+            raise InvalidInputError(f"{type(self).__name__} needs at least 2 classes, got only {given.tolist()}")
+        self.classes_ = given
+
+    def _with_class_weight_of_a_batch(self, y: NDArray[Any], weight: Vector | None) -> Vector | None:
+        check_classification_targets(y)
+        unknown = np.flatnonzero(~np.isin(y, self.classes_))
+        if unknown.size:
+            i = int(unknown[0])
+            label, classes = y[i : i + 1].tolist()[0], self.classes_.tolist()
+            raise InvalidInputError(f"y has the class {label!r} at index {i}, which is none of {classes}")
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
+        return self._weighted(y, weight)
+
+    def _same_classes(self, known: NDArray[Any] | None) -> bool:
+        """Return whether the last fit, if any, had these classes, so that its coefficients are of use."""
+        if known is None or self.warm_start is not True or np.array_equal(known, self.classes_):
+            return True
+        warn(
+            f"warm_start: the last fit had the classes {known.tolist()}, this one has {self.classes_.tolist()}; the "
+            "fit starts without it"
+        )
+        return False
+
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        z, loss = self._margins(X).astype(np.float64), self.loss_
+        if z.shape[1] == 1:
+            return loss.value(z[:, 0], np.where(y == self.classes_[1], 1.0, -1.0), weight)
+        label = np.searchsorted(self.classes_, y)
+        if self.multi_class_ == "softmax":
+            return Multinomial.value(np.ascontiguousarray(z), label.astype(np.int64), weight)
+        return sum(loss.value(z[:, k], np.where(label == k, 1.0, -1.0), weight) for k in range(z.shape[1]))
+
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef_ = coef
+        self.intercept_ = intercept
 
 
 @dataclass(eq=False, repr=False)
@@ -158,12 +319,6 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
     ['worst texture', 'worst area', 'worst concave points']
     """
 
-    _: KW_ONLY
-    n_features: int | None = None
-    level: float | None = None
-    budget: float | None = None
-    ridge: float | Literal["auto"] = "auto"
-
     @with_callbacks
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -181,10 +336,7 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
         self
         """
         with fitting(self, X, y, sample_weight):
-            task, budget, previous = self._prepare_fit(self._samples(X, y, sample_weight))
-            with observing(self, task) as observed:
-                solution = observed.fit(budget, previous)
-            return self._fitted(task, budget, solution)
+            return self._fit(self._samples(X, y, sample_weight))
 
     @available_if(counts_features)
     def partial_fit(
@@ -219,120 +371,3 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
             weight = self._with_class_weight_of_a_batch(target, self._weights(sample_weight, data.shape[0]))
             n_outputs = 1 if self.classes_.size == 2 else self.classes_.size
             return self._update(data, weight, n_outputs, lambda units: self._objective(units, target, weight))
-
-
-@dataclass(eq=False, repr=False)
-class SparseClassifierCV(ClassificationMixin, BudgetChoiceMixin):
-    """SparseClassifier with the number of features, or the level, chosen from a grid.
-
-    Every candidate is scored on the same folds. Levels of one fold are solved one after another, each starting from the
-    last. For at most k features the fit of a fold does not depend on the other candidates; its search is shorter than
-    that of a single fit, and shows nothing. The best candidate is fitted to all data. Coefficients are never averaged.
-
-    Parameters
-    ----------
-    loss
-        As in `SparseClassifier`.
-    n_features : int or sequence of int, optional
-        Numbers of features to choose from, in any order. Without n_features and level: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12,
-        15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
-    level : float or sequence of float, optional
-        Levels to choose from.
-    budget : float or sequence of float, optional
-        Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
-    ridge : float, "auto" or sequence of float, default="auto"
-        Of several the best is chosen together with the budget. "auto" chooses n_features and the ridge together by the
-        folds: none where no fold needs one, else one for all folds, of several the largest whose score is within one
-        standard error of the best for the same n_features (docs/estimators.md). With levels, an information criterion
-        or data outside memory each fit with "auto" chooses as in `SparseClassifier`. `one_standard_error` chooses the
-        smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for data in
-        memory.
-    criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
-        "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
-        data, without folds, for losses that are likelihoods (docs/estimators.md). Fits without a minimiser, as on
-        separable data, have no criterion and are left out.
-    cv : int, splitter or iterable, optional
-        Folds, as everywhere in scikit-learn; 5 by default, stratified.
-    scoring : str or callable, optional
-        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples; if the fit
-        of some fold has no minimiser, as on separable data, the accuracy of all candidates instead, with a warning.
-        Where scores are not finite, candidates are ranked by the median over folds, with a warning.
-    one_standard_error : bool, default=False
-        Whether to choose the smallest budget whose mean score is within one standard error of the best.
-    n_jobs : int, optional
-        Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, keep, feature_cost, fit_intercept, standardize, class_weight
-        As in `SparseClassifier`.
-    multi_class, positive
-        As in `SparseClassifier`.
-    tol, max_iter, time_limit, subsolver, start
-        As in `SparseClassifier`; `time_limit` is for each fit.
-    checkpoint, resume
-        As in `SparseClassifier`; the file has the scores of finished folds, and the state of the last fit.
-    device, random_state, verbose, callback
-        As in `SparseClassifier`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
-
-    Attributes
-    ----------
-    cv_results_ : dict of ndarrays
-        "n_features", "budget" or "level", "ridge" where it is chosen, and for criterion="cv" "split0_test_score", …,
-        "mean_test_score",
-        "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
-        number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
-        where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
-        defined, "loss" (ψ), "n_selected", "df" and "diverging".
-    best_index_ : int
-        The row of `cv_results_` that was chosen.
-    best_params_ : dict
-        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too; with "auto" and
-        without "ridge", the fit of all data decides whether it needs one.
-    best_score_ : float
-        Its mean score, or its criterion.
-    scoring_ : str, callable or None
-        The score by which it was chosen: `scoring`, or "accuracy" where fits diverge.
-    coef_, intercept_, classes_, certificate_, multiplier_, level_, ridge_, scale_, constraint_
-        Of the fit of all data, as in `SparseClassifier`.
-    status_, message_, n_iter_, history_
-        Of the fit of all data, as in `SparseClassifier`.
-    selected_features_, n_features_in_, feature_names_in_, data_fingerprint_
-        As in `SparseClassifier`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import SparseClassifierCV
-    >>> X = np.random.default_rng(0).standard_normal((120, 30))
-    >>> y = X[:, 3] - 2 * X[:, 7] + np.random.default_rng(1).standard_normal(120) > 0
-    >>> model = SparseClassifierCV(n_features=[1, 2, 3, 4]).fit(X, y)
-    >>> model.best_params_, model.selected_features_.tolist()
-    ({'n_features': 2}, [3, 7])
-    """
-
-    _: KW_ONLY
-    n_features: ArrayLike | None = None
-    level: ArrayLike | None = None
-    budget: ArrayLike | None = None
-    ridge: float | Literal["auto"] | ArrayLike = "auto"
-
-    _single_type = SparseClassifier
-
-    @with_callbacks
-    def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any) -> Self:
-        """Choose the budget, then fit all data with it.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Classes: numbers, strings or booleans.
-        sample_weight : array-like of shape (n_samples,), optional
-            A weight of 2 is a repeated sample, a weight of 0 a removed one; used by fits and by scores.
-        **params
-            `groups` for the folds; with metadata routing, the metadata that folds and score require.
-
-        Returns
-        -------
-        self
-        """
-        with fitting(self, X, y, sample_weight):
-            return self._choose_and_fit(self._samples(X, y, sample_weight), params)

@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import delayed
@@ -34,7 +34,7 @@ from levelprox.estimators._budget_fits import (
     Scored,
 )
 from levelprox.estimators._callbacks import observing, reported, results_in_time, seconds_to_choose, shares
-from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._data import RemoteSamples
 from levelprox.estimators._fit import Task
 from levelprox.estimators._folds import (
     RidgeFolds,
@@ -45,6 +45,7 @@ from levelprox.estimators._folds import (
     routing_of,
     scorer_and_splits,
 )
+from levelprox.estimators._input import Samples
 from levelprox.estimators._parameters import (
     SAMPLES_PER_FEATURE,
     Budget,
@@ -81,6 +82,9 @@ class BudgetChoiceMixin(SparseLinearModel):
     """A model whose budget is chosen from a grid."""
 
     _: KW_ONLY
+    n_features: ArrayLike | None = None
+    level: ArrayLike | None = None
+    budget: ArrayLike | None = None
     criterion: str = "cv"
     cv: Any = None
     scoring: Any = None

@@ -1,9 +1,7 @@
-"""Data of a fit, in memory or remote: on a Dask cluster, in files (`Chunked`), on a GPU.
+"""Remote data: on a Dask cluster, in files (`Chunked`), on a GPU; weights of classes, and units of targets.
 
-An estimator reads X and y once, into `Samples` or `RemoteSamples`, and prepares them: classes, weights of classes
-(`with_class_weight`), units (`unit_of`). All that follows, from the objective to the certificate, is the same for
-both. Remote data stay where they are. They are described by statistics first, and the objective is then evaluated in
-rounds.
+Remote data stay where they are. They are described by statistics first, and the objective is then evaluated in rounds.
+Predictions for X on a device are computed there.
 """
 
 from __future__ import annotations
@@ -16,79 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from levelprox._typing import Rows, Vector
+from levelprox._typing import Vector
 from levelprox._validation import option, real
 from levelprox.backends import DataSource, RemoteObjective, source_of
 from levelprox.backends.array_namespace import array_namespace, on_device
+from levelprox.backends.device_design import DeviceDesign
 from levelprox.backends.partition import Form, Statistics
-from levelprox.designs import Design, as_design, is_dask, is_on_device, is_remote, library_of
+from levelprox.designs import is_dask, is_on_device, is_remote, library_of
 from levelprox.designs.chunked import Chunked
 from levelprox.estimators._features import Standardization
-from levelprox.estimators._input import READING, naming_the_place, one_each
-from levelprox.estimators._parameters import boolean
+from levelprox.estimators._input import READING, Prepared, naming_the_place
 from levelprox.exceptions import InvalidInputError
-from levelprox.losses import LogLink, Loss, Squared
-from levelprox.objectives import Model
+from levelprox.losses import Logistic, LogLink, Loss, Squared
 from levelprox.report.progress import Passes
 
 _SMALLEST_TARGET = 1e-152  # largest |y|: squares, and their sums, are numbers
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Samples in memory, validated.
-
-    Attributes
-    ----------
-    X : ndarray or sparse matrix of shape (n, d)
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,), optional
-    more : dict of str to array-like of shape (n,)
-        Further values for each sample: offset, exposure.
-    design : Design, optional
-        X, where it was checked as a design already.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    weight: Vector | None
-    more: dict[str, Any]
-    design: Design | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of samples and of features."""
-        n, d = self.X.shape
-        return n, d
-
-    @property
-    def total(self) -> float:
-        """Sum of the weights."""
-        return float(self.y.size if self.weight is None else self.weight.sum())
-
-    def part(self, rows: Rows) -> Samples:
-        """Return some of the samples."""
-        more = {name: np.asarray(values)[rows] for name, values in self.more.items()}
-        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
-
-    def prepared(self, estimator: Any) -> Prepared:
-        """Return the samples with known classes, weights and units; those of weight 0 are left out."""
-        X, y, weight, more = self.X if self.design is None else self.design, self.y, self.weight, self.more
-        if weight is not None and not np.all(weight > 0):
-            rows = np.flatnonzero(weight > 0)
-            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
-            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
-        total = None if weight is None else float(weight.sum())
-        y, weight, unit, n_outputs = estimator._encode(y, weight)
-
-        def standardization() -> Standardization:
-            intercept = boolean("fit_intercept", estimator.fit_intercept)
-            names = getattr(estimator, "feature_names_in_", None)
-            if boolean("standardize", estimator.standardize):
-                return Standardization.standardized(X, weight, intercept, n_outputs, names)
-            return Standardization(X, None, None, intercept, n_outputs, names)
-
-        return Prepared(unit, total, standardization, lambda units: estimator._objective(units, y, weight, **more))
 
 
 @dataclass(frozen=True)
@@ -185,28 +125,6 @@ class RemoteSamples:
             return source.model(replace(form, center=units.center, scale=units.scale if standardize else None))
 
         return Prepared(unit, total, standardization, objective)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Samples of which classes, weights and units are known: what a model is made of.
-
-    Attributes
-    ----------
-    unit : float
-        The unit of the coefficients of standardised features.
-    total : float or None
-        The sum of the weights without those of classes; None where samples have none.
-    standardization : callable
-        Returns the center and scale of the columns.
-    objective : callable
-        Returns ψ of the columns with a given standardization.
-    """
-
-    unit: float
-    total: float | None
-    standardization: Callable[[], Standardization]
-    objective: Callable[[Standardization], Model | RemoteObjective]
 
 
 def remote_samples(estimator: Any, X: Any, y: Any, weight: Any, offset: Any) -> RemoteSamples:
@@ -367,3 +285,98 @@ def unit_of(loss: Loss, y: Vector, weight: Vector | None) -> float:
         middle = scaled[order][np.searchsorted(np.cumsum(share[order]), 0.5)]
         unit = float(np.sum(share * np.abs(scaled - middle)))
     return unit * size if unit > 0 else size
+
+
+def check_place(model: Any, X: Any) -> None:
+    """Raise where X is on another device, or of another library, than the data that the model was fitted to."""
+    fitted, given = getattr(model, "fitted_on_", "the host"), place_of(X)
+    if fitted != given:
+        instead = "" if fitted == "the host" else ", or take model.on_host(), which predicts for NumPy arrays"
+        raise InvalidInputError(f"the model was fitted to data on {fitted}, but X is on {given}: move X there{instead}")
+
+
+class OnDevice:
+    """The methods of a fitted model of which X is on a device.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+        Fitted.
+    X : tensor of torch or array of cupy of shape (n, d)
+    """
+
+    def __init__(self, model: Any, X: Any) -> None:
+        check_place(model, X)
+        namespace = array_namespace(X)
+        assert namespace is not None
+        if len(X.shape) != 2 or int(X.shape[1]) != model.n_features_in_:
+            raise InvalidInputError(
+                f"X has shape {tuple(X.shape)}, but {type(model).__name__} is expecting {model.n_features_in_} "
+                "features as input"
+            )
+        design = DeviceDesign(X, namespace=namespace)
+        design.check_finite()
+        self.model, self.X, self.namespace = model, X, namespace
+        self.dtype = design.dtype
+
+    def transform(self) -> Any:
+        """Return the columns of the selected features."""
+        return self._columns(self.model.get_support(indices=True))
+
+    def decision_function(self) -> Any:
+        """Return the margins, of shape (n,) or (n, n_classes)."""
+        z = self._margins()
+        return z[:, 0] if z.shape[1] == 1 else z
+
+    def predict(self) -> Any:
+        """Return classes, or expected values of y; classes that are strings as an array of NumPy."""
+        z, xp = self._margins(), self.namespace.xp
+        if not hasattr(self.model, "classes_"):
+            return xp.exp(z[:, 0]) if isinstance(self.model.loss_, LogLink) else z[:, 0]
+        chosen = self.namespace.cast(z[:, 0] > 0, np.dtype(np.int64)) if z.shape[1] == 1 else xp.argmax(z, axis=1)
+        classes = np.asarray(self.model.classes_)
+        if classes.dtype.kind not in "biuf":
+            return classes[self.namespace.to_host(chosen)]
+        return self.namespace.take(self.namespace.to_device(classes), chosen, 0)
+
+    def predict_proba(self) -> Any:
+        """Return the probability of each class."""
+        assert isinstance(self.model.loss_, Logistic)
+        z, xp = self._margins(), self.namespace.xp
+        if z.shape[1] == 1:
+            p = _expit(xp, z[:, 0])
+            return xp.stack([_expit(xp, -z[:, 0]), p], axis=1)
+        if self.model.multi_class_ == "softmax":
+            e = xp.exp(z - xp.amax(z, axis=1)[:, None])
+            return e / e.sum(axis=1)[:, None]
+        log_p = -_softplus(xp, -z)
+        p = xp.exp(log_p - xp.amax(log_p, axis=1)[:, None])
+        return p / p.sum(axis=1)[:, None]
+
+    def predict_log_proba(self) -> Any:
+        """Return logarithms of `predict_proba`."""
+        return self.namespace.xp.log(self.predict_proba())
+
+    def _margins(self) -> Any:
+        model, namespace = self.model, self.namespace
+        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        used = np.flatnonzero(np.any(coef, axis=0))
+        known = namespace.to_device(np.asarray(intercept, self.dtype))
+        if not used.size:
+            return namespace.zeros((int(self.X.shape[0]), coef.shape[0]), self.dtype) + known
+        part = namespace.to_device(np.ascontiguousarray(coef[:, used].T.astype(self.dtype)))
+        return namespace.xp.matmul(self._columns(used), part) + known
+
+    def _columns(self, features: Any) -> Any:
+        if self.namespace.csr_parts(self.X) is not None:
+            return DeviceDesign(self.X).gathered(np.asarray(features, np.intp))
+        return self.namespace.take(self.X, self.namespace.to_device(np.asarray(features, np.int64)), 1)
+
+
+def _expit(xp: Any, z: Any) -> Any:
+    return xp.exp(-_softplus(xp, -z))
+
+
+def _softplus(xp: Any, z: Any) -> Any:
+    """Return log(1 + exp(z)), without overflow."""
+    return xp.where(z > 0, z, 0 * z) + xp.log1p(xp.exp(-xp.abs(z)))

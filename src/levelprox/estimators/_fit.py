@@ -33,9 +33,9 @@ from levelprox.estimators._automatic_ridge import (
     may_diverge,
     without_ridge,
 )
-from levelprox.estimators._data import Prepared
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE, FixedRidgeFit, Solution
+from levelprox.estimators._input import Prepared
 from levelprox.estimators._parameters import Budget, boolean, constraint_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
 from levelprox.objectives import LinearModel, Model

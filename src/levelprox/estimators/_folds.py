@@ -41,9 +41,10 @@ from levelprox.estimators._budget_fits import (
     unscored,
 )
 from levelprox.estimators._callbacks import Share, quiet, with_estimator_warnings
-from levelprox.estimators._data import RemoteFold, Samples
+from levelprox.estimators._data import RemoteFold
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import SUBSET_TOLERANCE
+from levelprox.estimators._input import Samples
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError
 from levelprox.objectives import LinearModel

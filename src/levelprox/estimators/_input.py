@@ -1,6 +1,8 @@
-"""X and y in memory: reading, and errors that name the row, column or entry.
+"""Samples in memory: reading X and y, with errors that name the row, column or entry.
 
-Conversions and their errors are those of scikit-learn; the place of the first bad entry is added here.
+An estimator reads X and y once, into `Samples` (or `RemoteSamples`, `_data.py`), and prepares them: classes, weights of
+classes, units. All that follows, from the objective to the certificate, is the same for both. Conversions and their
+errors are those of scikit-learn; the place of the first bad entry is added here.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import datetime
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +21,16 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from levelprox._typing import Vector
+from levelprox._typing import Rows, Vector
 from levelprox._validation import as_array, finite, is_missing, is_number, real_array, rounding
+from levelprox.backends import RemoteObjective
 from levelprox.designs import Design, as_design, column_name, is_remote, library_of
-from levelprox.estimators._parameters import Parameters
+from levelprox.driver.run_identity import Fingerprint, fingerprint
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._parameters import Parameters, boolean
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import check_weights
+from levelprox.objectives import Model
 
 _ENCODING = "Encode a column of categories as numbers, such as by sklearn.preprocessing.OneHotEncoder, or leave it out"
 #: By kind of a NumPy type: what it holds, and how it becomes days or seconds.
@@ -42,8 +49,95 @@ READING: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples in memory, validated.
+
+    Attributes
+    ----------
+    X : ndarray or sparse matrix of shape (n, d)
+    y : ndarray of shape (n,)
+    weight : ndarray of shape (n,), optional
+    more : dict of str to array-like of shape (n,)
+        Further values for each sample: offset, exposure.
+    design : Design, optional
+        X, where it was checked as a design already.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weight: Vector | None
+    more: dict[str, Any]
+    design: Design | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of features."""
+        n, d = self.X.shape
+        return n, d
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.y.size if self.weight is None else self.weight.sum())
+
+    def fingerprint(self) -> Fingerprint:
+        """Return the fingerprint of the data."""
+        more = {name: np.asarray(values) for name, values in self.more.items()}
+        return fingerprint(as_design(self.X if self.design is None else self.design), self.y, self.weight, **more)
+
+    def part(self, rows: Rows) -> Samples:
+        """Return some of the samples."""
+        more = {name: np.asarray(values)[rows] for name, values in self.more.items()}
+        return Samples(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], more)
+
+    def prepared(self, estimator: Any) -> Prepared:
+        """Return the samples with known classes, weights and units; those of weight 0 are left out."""
+        X, y, weight, more = self.X if self.design is None else self.design, self.y, self.weight, self.more
+        if weight is not None and not np.all(weight > 0):
+            rows = np.flatnonzero(weight > 0)
+            more = {name: one_each(name, values, y.size)[rows] for name, values in more.items() if values is not None}
+            X, y, weight = as_design(X).rows(rows), y[rows], weight[rows]
+        total = None if weight is None else float(weight.sum())
+        y, weight, unit, n_outputs = estimator._encode(y, weight)
+
+        def standardization() -> Standardization:
+            intercept = boolean("fit_intercept", estimator.fit_intercept)
+            names = getattr(estimator, "feature_names_in_", None)
+            if boolean("standardize", estimator.standardize):
+                return Standardization.standardized(X, weight, intercept, n_outputs, names)
+            return Standardization(X, None, None, intercept, n_outputs, names)
+
+        return Prepared(unit, total, standardization, lambda units: estimator._objective(units, y, weight, **more))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Samples of which classes, weights and units are known: what a model is made of.
+
+    Attributes
+    ----------
+    unit : float
+        The unit of the coefficients of standardised features.
+    total : float or None
+        The sum of the weights without those of classes; None where samples have none.
+    standardization : callable
+        Returns the center and scale of the columns.
+    objective : callable
+        Returns ψ of the columns with a given standardization.
+    """
+
+    unit: float
+    total: float | None
+    standardization: Callable[[], Standardization]
+    objective: Callable[[Standardization], Model | RemoteObjective]
+
+
 class InputMixin(Parameters):
     """An estimator that reads X, y and weights of samples in memory."""
+
+    #: How scikit-learn reads y.
+    _reading_of_y: dict[str, Any] = {}  # noqa: RUF012
 
     def _read(self, X: object, y: object, **checks: Any) -> tuple[Any, NDArray[Any]]:
         """Return X and y as scikit-learn reads them; that X is finite is not checked yet."""
@@ -54,6 +148,13 @@ class InputMixin(Parameters):
             data, target = validate_data(self, X, y, **READING, **checks)
         warn_of_rounding(X)
         return data, target
+
+    def _read_samples(self, X: object, y: object, sample_weight: Any, more: dict[str, Any], **checks: Any) -> Samples:
+        """Return samples, with those of `more` that are not None."""
+        data, target = self._read(X, y, **self._reading_of_y, **checks)
+        weight = self._weights(sample_weight, data.shape[0])
+        given = {name: values for name, values in more.items() if values is not None}
+        return Samples(data, target, weight, given, self._design(data))
 
     @contextmanager
     def _naming_the_preprocessing(self, X: object, of_the_fit: bool = True) -> Iterator[None]:
@@ -132,7 +233,8 @@ def naming_the_place(X: object, y: object = None) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        place = _in_y(y) if _is_of_y(error) else _in_table(X) if _is_of_conversion(error) else ""
+        of_conversion = "could not convert" in str(error) or "argument must be a string" in str(error)
+        place = _in_y(y) if _is_of_y(error) else _in_table(X) if of_conversion else ""
         if "Expected 2D array, got 1D array" in str(error) and np.ndim(y) == 2:  # type: ignore[arg-type]
             raise InvalidInputError("X has one dimension and y two; are they swapped? The call is fit(X, y)") from error
         place = place or _hint(str(error), y)
@@ -260,10 +362,6 @@ def _hint(error: str, y: object) -> str:
 def _is_of_y(error: Exception) -> bool:
     """Return whether an error of scikit-learn is about y; it does not search X for NaN."""
     return any(words in str(error) for words in ("Input y contains", "Input contains NaN", "NA is ambiguous"))
-
-
-def _is_of_conversion(error: Exception) -> bool:
-    return "could not convert" in str(error) or "argument must be a string" in str(error)
 
 
 def _in_table(X: object) -> str:

@@ -16,20 +16,47 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
+from scipy.special import expit
+from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from levelprox._typing import FloatArray, Vector
-from levelprox.backends.array_namespace import array_namespace
-from levelprox.backends.device_design import DeviceDesign
 from levelprox.designs import as_design, is_dask, is_remote
 from levelprox.designs.chunked import Chunked
-from levelprox.estimators._data import check_collection, place_of
+from levelprox.estimators._data import OnDevice, check_collection, check_place, in_memory
 from levelprox.estimators._input import check_in_memory, naming_the_place
 from levelprox.exceptions import InvalidInputError, warn
-from levelprox.losses import Logistic, LogLink
+from levelprox.losses import Logistic, Multinomial
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def dispatched(method: Method) -> Method:
+    """Decorate a method of X: the result is of the library of X.
+
+    Of a Dask X it is a lazy Dask array, of X on a device an array there, of X in files an array in memory, computed
+    chunk by chunk.
+    """
+
+    @functools.wraps(method)
+    def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
+        if not is_remote(X):
+            if hasattr(self, "fitted_on_"):
+                check_place(self, X)
+            return method(self, X, *rest, **more)
+        if any(one is not None for one in (*rest, *more.values())):
+            raise InvalidInputError(f"{method.__name__} takes X alone here; add what is known to its result")
+        check_is_fitted(self)
+        if isinstance(X, Chunked):
+            check_place(self, X)
+            return _by_chunks(self, method, X)
+        if is_dask(X):
+            check_place(self, X)
+            return _mapped(self, method.__name__, X)
+        return getattr(OnDevice(self, X), method.__name__)()
+
+    return cast(Method, there)
 
 
 def selects(model: Any) -> bool:
@@ -173,126 +200,87 @@ class PredictionMixin(TransformerMixin):
         return np.asarray(names[self.get_support()], dtype=object)
 
 
-def check_place(model: Any, X: Any) -> None:
-    """Raise where X is on another device, or of another library, than the data that the model was fitted to."""
-    fitted, given = getattr(model, "fitted_on_", "the host"), place_of(X)
-    if fitted != given:
-        instead = "" if fitted == "the host" else ", or take model.on_host(), which predicts for NumPy arrays"
-        raise InvalidInputError(f"the model was fitted to data on {fitted}, but X is on {given}: move X there{instead}")
+def _has_probabilities(model: ClassPredictionMixin) -> bool:
+    """Return whether the loss is a likelihood; raise with the reason if not."""
+    if not isinstance(model.loss_, Logistic):
+        raise AttributeError(
+            f"loss={model.loss!r} is no likelihood and gives no probabilities; loss='logistic' does. Its margins are "
+            "in decision_function"
+        )
+    return True
 
 
-class OnDevice:
-    """The methods of a fitted model of which X is on a device.
+class ClassPredictionMixin(ClassifierMixin, PredictionMixin):
+    """The predictions of a fitted classifier."""
 
-    Parameters
-    ----------
-    model : SparseLinearModel
-        Fitted.
-    X : tensor of torch or array of cupy of shape (n, d)
-    """
+    @dispatched
+    def decision_function(self, X: object) -> FloatArray:
+        """Return the margins z: of shape (n_samples,) for two classes, else (n_samples, n_classes).
 
-    def __init__(self, model: Any, X: Any) -> None:
-        check_place(model, X)
-        namespace = array_namespace(X)
-        assert namespace is not None
-        if len(X.shape) != 2 or int(X.shape[1]) != model.n_features_in_:
-            raise InvalidInputError(
-                f"X has shape {tuple(X.shape)}, but {type(model).__name__} is expecting {model.n_features_in_} "
-                "features as input"
-            )
-        design = DeviceDesign(X, namespace=namespace)
-        design.check_finite()
-        self.model, self.X, self.namespace = model, X, namespace
-        self.dtype = design.dtype
-
-    def transform(self) -> Any:
-        """Return the columns of the selected features."""
-        return self._columns(self.model.get_support(indices=True))
-
-    def decision_function(self) -> Any:
-        """Return the margins, of shape (n,) or (n, n_classes)."""
-        z = self._margins()
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self._margins(X)
         return z[:, 0] if z.shape[1] == 1 else z
 
-    def predict(self) -> Any:
-        """Return classes, or expected values of y; classes that are strings as an array of NumPy."""
-        z, xp = self._margins(), self.namespace.xp
-        if not hasattr(self.model, "classes_"):
-            return xp.exp(z[:, 0]) if isinstance(self.model.loss_, LogLink) else z[:, 0]
-        chosen = self.namespace.cast(z[:, 0] > 0, np.dtype(np.int64)) if z.shape[1] == 1 else xp.argmax(z, axis=1)
-        classes = np.asarray(self.model.classes_)
-        if classes.dtype.kind not in "biuf":
-            return classes[self.namespace.to_host(chosen)]
-        return self.namespace.take(self.namespace.to_device(classes), chosen, 0)
+    @dispatched
+    def predict(self, X: object) -> NDArray[Any]:
+        """Return the class of the largest margin.
 
-    def predict_proba(self) -> Any:
-        """Return the probability of each class."""
-        assert isinstance(self.model.loss_, Logistic)
-        z, xp = self._margins(), self.namespace.xp
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self.decision_function(X)
+        return np.asarray(self.classes_[(z > 0).astype(np.intp) if z.ndim == 1 else np.argmax(z, axis=1)])
+
+    @available_if(_has_probabilities)
+    @dispatched
+    def predict_proba(self, X: object) -> FloatArray:
+        """Return the probability of each class, for the logistic loss; the columns are those of `classes_`.
+
+        Of more than two classes one against the others (multi_class="ovr"), the probabilities of each class are
+        divided by their sum.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        z = self._margins(X)
         if z.shape[1] == 1:
-            p = _expit(xp, z[:, 0])
-            return xp.stack([_expit(xp, -z[:, 0]), p], axis=1)
-        if self.model.multi_class_ == "softmax":
-            e = xp.exp(z - xp.amax(z, axis=1)[:, None])
-            return e / e.sum(axis=1)[:, None]
-        log_p = -_softplus(xp, -z)
-        p = xp.exp(log_p - xp.amax(log_p, axis=1)[:, None])
-        return p / p.sum(axis=1)[:, None]
+            return np.hstack([expit(-z), expit(z)])
+        if self.multi_class_ == "softmax":
+            return Multinomial.probabilities(np.ascontiguousarray(z, np.float64)).astype(z.dtype)
+        # Divided by the largest first: all of them may underflow.
+        log_p = -np.logaddexp(0, -z.astype(np.float64))
+        p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True), z.dtype)
 
-    def predict_log_proba(self) -> Any:
-        """Return logarithms of `predict_proba`."""
-        return self.namespace.xp.log(self.predict_proba())
+    @available_if(_has_probabilities)
+    @dispatched
+    def predict_log_proba(self, X: object) -> FloatArray:
+        """Return logarithms of `predict_proba`.
 
-    def _margins(self) -> Any:
-        model, namespace = self.model, self.namespace
-        coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        used = np.flatnonzero(np.any(coef, axis=0))
-        known = namespace.to_device(np.asarray(intercept, self.dtype))
-        if not used.size:
-            return namespace.zeros((int(self.X.shape[0]), coef.shape[0]), self.dtype) + known
-        part = namespace.to_device(np.ascontiguousarray(coef[:, used].T.astype(self.dtype)))
-        return namespace.xp.matmul(self._columns(used), part) + known
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
 
-    def _columns(self, features: Any) -> Any:
-        if self.namespace.csr_parts(self.X) is not None:
-            return DeviceDesign(self.X).gathered(np.asarray(features, np.intp))
-        return self.namespace.take(self.X, self.namespace.to_device(np.asarray(features, np.int64)), 1)
+    def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of samples whose class is predicted.
 
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        """
+        from sklearn.metrics import accuracy_score
 
-def _expit(xp: Any, z: Any) -> Any:
-    return xp.exp(-_softplus(xp, -z))
-
-
-def _softplus(xp: Any, z: Any) -> Any:
-    """Return log(1 + exp(z)), without overflow."""
-    return xp.where(z > 0, z, 0 * z) + xp.log1p(xp.exp(-xp.abs(z)))
-
-
-def dispatched(method: Method) -> Method:
-    """Decorate a method of X: the result is of the library of X.
-
-    Of a Dask X it is a lazy Dask array, of X on a device an array there, of X in files an array in memory, computed
-    chunk by chunk.
-    """
-
-    @functools.wraps(method)
-    def there(self: Any, X: Any, *rest: Any, **more: Any) -> Any:
-        if not is_remote(X):
-            if hasattr(self, "fitted_on_"):
-                check_place(self, X)
-            return method(self, X, *rest, **more)
-        if any(one is not None for one in (*rest, *more.values())):
-            raise InvalidInputError(f"{method.__name__} takes X alone here; add what is known to its result")
-        check_is_fitted(self)
-        if isinstance(X, Chunked):
-            check_place(self, X)
-            return _by_chunks(self, method, X)
-        if is_dask(X):
-            check_place(self, X)
-            return _mapped(self, method.__name__, X)
-        return getattr(OnDevice(self, X), method.__name__)()
-
-    return cast(Method, there)
+        y, predicted, sample_weight = in_memory(y, self.predict(X), sample_weight)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
 def _mapped(model: Any, name: str, X: Any) -> Any:

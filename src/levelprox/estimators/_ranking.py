@@ -36,7 +36,8 @@ from sklearn.base import is_classifier
 
 from levelprox._typing import Rows, Vector
 from levelprox.estimators._budget_fits import Scored
-from levelprox.estimators._data import RemoteSamples, Samples
+from levelprox.estimators._data import RemoteSamples
+from levelprox.estimators._input import Samples
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import InvalidInputError, warn
 

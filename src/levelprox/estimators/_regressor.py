@@ -2,16 +2,158 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
-from levelprox.estimators._base import SingleBudgetMixin, counts_features
-from levelprox.estimators._callbacks import fitting, observing, updating, with_callbacks
-from levelprox.estimators._cross_validation import BudgetChoiceMixin
-from levelprox.estimators._targets import RegressionMixin
+from levelprox._typing import FloatArray, Vector
+from levelprox._validation import option, real_array
+from levelprox.backends.partition import Form
+from levelprox.designs import is_remote
+from levelprox.estimators._base import SingleBudgetMixin, SparseLinearModel, counts_features
+from levelprox.estimators._callbacks import fitting, updating, with_callbacks
+from levelprox.estimators._data import RemoteSamples, elementwise, in_memory, unit_of, unit_of_source
+from levelprox.estimators._features import Standardization
+from levelprox.estimators._input import Prepared, one_each
+from levelprox.estimators._parameters import REGRESSION_LOSSES, boolean, loss_of
+from levelprox.estimators._prediction import dispatched
+from levelprox.exceptions import InvalidInputError
+from levelprox.losses import LogLink, Loss
+from levelprox.objectives import LinearModel
+
+
+@dataclass(eq=False, repr=False)
+class RegressionMixin(RegressorMixin, SparseLinearModel):
+    """A sparse linear model of numbers."""
+
+    loss: str | Loss = "squared"
+
+    _reading_of_y = {"y_numeric": True}  # noqa: RUF012
+
+    @dispatched
+    def predict(self, X: object, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> FloatArray:
+        """Return the expected value of y: z, or exp(z) for poisson and gamma.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_samples, n_features)
+        offset, exposure : array-like of shape (n_samples,), optional
+            As in `fit`; there is nothing to add unless they are given.
+        """
+        z = self._margins(X)[:, 0]
+        known = self._known(offset, exposure, z.size)
+        if known is not None:
+            z = (z + known).astype(z.dtype)
+        if not isinstance(self.loss_, LogLink):
+            return z
+        with np.errstate(over="ignore"):
+            return np.exp(z)
+
+    def score(
+        self,
+        X: object,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:
+        """Return R²; for poisson and gamma D², the share of the deviance that is explained.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As in `fit`.
+        """
+        from sklearn.metrics import d2_tweedie_score, r2_score
+
+        y, predicted, sample_weight = in_memory(y, self.predict(X, offset, exposure), sample_weight)
+        loss = self.loss_
+        if not isinstance(loss, LogLink):
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
+        power = 1 if loss.kind == "count" else 2
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+
+    def _remote_offset(self, offset: Any, exposure: Any) -> Any:
+        """Return what is added to the margins of remote samples; it is checked where it is."""
+        if exposure is None:
+            return offset
+        if not isinstance(self.loss_, LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        if offset is not None and is_remote(exposure) != is_remote(offset):
+            raise InvalidInputError("exposure and offset must be arrays of the same library")
+        known = elementwise(_log_exposure, exposure)
+        return known if offset is None else known + (offset if is_remote(offset) else np.asarray(offset))
+
+    @property
+    def loss_(self) -> Loss:
+        """Loss, as an object of `levelprox.losses`."""
+        return loss_of(self.loss, REGRESSION_LOSSES)
+
+    def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
+        loss = self.loss_
+        y = loss.check_targets(y, "y")
+        return y, weight, unit_of(loss, y, weight), 1
+
+    def _prepare_source(self, samples: RemoteSamples) -> Prepared:
+        loss = self.loss_
+        statistics = samples.statistics(loss, False, boolean("standardize", self.standardize))
+        form = Form(loss, boolean("fit_intercept", self.fit_intercept))
+        unit = unit_of_source(loss, samples.source, statistics)
+        return samples.prepared(self, form, statistics, statistics.total, unit)
+
+    def _objective(
+        self, standardization: Standardization, y: NDArray[Any], weight: Vector | None, **more: Any
+    ) -> LinearModel:
+        known = self._known(more.get("offset"), more.get("exposure"), y.size)
+        return LinearModel(standardization.design, y, self.loss_, weight, known, standardization.fit_intercept)
+
+    def _known(self, offset: ArrayLike | None, exposure: ArrayLike | None, n: int) -> Vector | None:
+        """Return the offsets of the margins."""
+        known = None if offset is None else one_each("offset", offset, n)
+        if exposure is None:
+            return known
+        if not isinstance(self.loss_, LogLink):
+            raise InvalidInputError(f"exposure is for poisson and gamma, not for loss={self.loss!r}; use offset")
+        times = one_each("exposure", exposure, n)
+        if np.any(times <= 0):
+            i = int(np.argmax(times <= 0))
+            raise InvalidInputError(f"exposure must be positive, got {times[i]:g} at index {i}")
+        return np.log(times) if known is None else known + np.log(times)
+
+    def _mean_loss(self, X: object, y: NDArray[Any], weight: Vector | None, **more: Any) -> float:
+        z = self._margins(X)[:, 0].astype(np.float64)
+        known = self._known(more.get("offset"), more.get("exposure"), z.size)
+        return self.loss_.value(z if known is None else z + known, y, weight)
+
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef_ = coef[0]
+        self.intercept_ = intercept[0]
+
+    @property
+    def takes_zeros(self) -> bool:
+        """Whether a target may be 0: not for gamma."""
+        return bool(getattr(self.loss, "name", option(self.loss)) != "gamma")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(InvalidInputError):  # a loss for which `fit` raises an error
+            tags.target_tags.positive_only = self.loss_.kind in ("count", "positive")
+        return tags
+
+
+def _log_exposure(exposure: Any) -> Any:
+    """Return log(exposure) of samples, of NumPy or of a library that has `log` as a method; they must be positive."""
+    own = exposure if hasattr(exposure, "log") else np.asarray(real_array("exposure", exposure), np.float64)
+    bad = ~(own > 0)
+    if bad.any():
+        i = int(bad.nonzero()[0].ravel()[0])
+        raise InvalidInputError(f"exposure must be positive, got {float(own[i]):g} at index {i}")
+    return own.log() if hasattr(own, "log") else np.log(own)
 
 
 @dataclass(eq=False, repr=False)
@@ -155,12 +297,6 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
     (3, 3.0, 3.0)
     """
 
-    _: KW_ONLY
-    n_features: int | None = None
-    level: float | None = None
-    budget: float | None = None
-    ridge: float = 0.0
-
     @with_callbacks
     def fit(
         self,
@@ -189,10 +325,7 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
         self
         """
         with fitting(self, X, y, sample_weight):
-            task, budget, previous = self._prepare_fit(self._samples(X, y, sample_weight, offset, exposure))
-            with observing(self, task) as observed:
-                solution = observed.fit(budget, previous)
-            return self._fitted(task, budget, solution)
+            return self._fit(self._samples(X, y, sample_weight, offset, exposure))
 
     @available_if(counts_features)
     def partial_fit(
@@ -226,116 +359,3 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
             return self._update(
                 data, weight, 1, lambda units: self._objective(units, target, weight, offset=offset, exposure=exposure)
             )
-
-
-@dataclass(eq=False, repr=False)
-class SparseRegressorCV(RegressionMixin, BudgetChoiceMixin):
-    """SparseRegressor with the number of features, or the level, chosen from a grid.
-
-    Every candidate is scored on the same folds. Levels of one fold are solved one after another, each starting from the
-    last. For at most k features the fit of a fold does not depend on the other candidates; its search is shorter than
-    that of a single fit, and shows nothing. The best candidate is fitted to all data. Coefficients are never averaged.
-
-    Parameters
-    ----------
-    loss
-        As in `SparseRegressor`.
-    n_features : int or sequence of int, optional
-        Numbers of features to choose from, in any order. Without n_features and level: 0, 1, 2, 3, 4, 5, 6, 8, 10, 12,
-        15, 20, 25 and 30, as far as there are features; for an information criterion at most one for every ten samples.
-    level : float or sequence of float, optional
-        Levels to choose from.
-    budget : float or sequence of float, optional
-        Budgets of costs to choose from, with `feature_cost`; `n_features` is then one number, or None.
-    ridge : float or sequence of float, default=0
-        As in `SparseRegressor`; of several the best is chosen together with the budget. `one_standard_error` chooses
-        the smallest budget within one standard error of the best and, for it, the largest ridge. A sequence is for
-        data in memory.
-    criterion : {"cv", "aic", "bic", "ebic"}, default="cv"
-        "cv" chooses the highest mean score over folds; the others the lowest information criterion of the fits of all
-        data, without folds, for losses that are likelihoods (docs/estimators.md).
-    cv : int, splitter or iterable, optional
-        Folds, as everywhere in scikit-learn; 5 by default.
-    scoring : str or callable, optional
-        A scorer, as everywhere in scikit-learn. By default the negative mean loss ψ of the held-out samples. Where
-        scores are not finite, candidates are ranked by the median over folds, with a warning.
-    one_standard_error : bool, default=False
-        Whether to choose the smallest budget whose mean score is within one standard error of the best.
-    n_jobs : int, optional
-        Processes that fit folds (joblib); the answer does not depend on it.
-    constraint, feature_weight, keep, feature_cost, fit_intercept, standardize, positive
-        As in `SparseRegressor`.
-    tol, max_iter, time_limit, subsolver, start
-        As in `SparseRegressor`; `time_limit` is for each fit.
-    checkpoint, resume
-        As in `SparseClassifier`; the file has the scores of finished folds, and the state of the last fit.
-    device, random_state, verbose, callback
-        As in `SparseRegressor`; `verbose` also shows the progress over folds, `callback` is called for the last fit.
-
-    Attributes
-    ----------
-    cv_results_ : dict of ndarrays
-        "n_features", "budget" or "level", and for criterion="cv" "split0_test_score", …, "mean_test_score",
-        "std_test_score", "standard_error", "rank_test_score", "mean_n_selected", "mean_fit_time", "n_unsolved", the
-        number of folds whose fit did not end at a minimiser, and "n_diverging", the number of those that have none;
-        where scores are not finite also "median_test_score". Else the criterion by its name, nan where it is not
-        defined, "loss" (ψ), "n_selected", "df" and "diverging".
-    best_index_ : int
-        The row of `cv_results_` that was chosen.
-    best_params_ : dict
-        {"n_features": …}, {"budget": …} or {"level": …}, with "ridge" where that was chosen, too.
-    best_score_ : float
-        Its mean score, or its criterion.
-    scoring_ : str, callable or None
-        The score by which it was chosen: `scoring`.
-    coef_, intercept_, certificate_, multiplier_, level_, ridge_, scale_, constraint_
-        Of the fit of all data, as in `SparseRegressor`.
-    status_, message_, n_iter_, history_
-        Of the fit of all data, as in `SparseRegressor`.
-    selected_features_, n_features_in_, feature_names_in_, data_fingerprint_
-        As in `SparseRegressor`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from levelprox import SparseRegressorCV
-    >>> X = np.random.default_rng(0).standard_normal((120, 30))
-    >>> y = X[:, 3] - 2 * X[:, 7] + np.random.default_rng(1).standard_normal(120)
-    >>> model = SparseRegressorCV(n_features=[1, 2, 3, 4], criterion="ebic").fit(X, y)
-    >>> model.best_params_, model.selected_features_.tolist()
-    ({'n_features': 2}, [3, 7])
-    """
-
-    _: KW_ONLY
-    n_features: ArrayLike | None = None
-    level: ArrayLike | None = None
-    budget: ArrayLike | None = None
-    ridge: ArrayLike = 0.0
-
-    _single_type = SparseRegressor
-
-    @with_callbacks
-    def fit(
-        self,
-        X: object,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-        exposure: ArrayLike | None = None,
-        **params: Any,
-    ) -> Self:
-        """Choose the budget, then fit all data with it.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, exposure
-            As in `SparseRegressor.fit`; weights are used by fits and by scores.
-        **params
-            `groups` for the folds; with metadata routing, the metadata that folds and score require.
-
-        Returns
-        -------
-        self
-        """
-        with fitting(self, X, y, sample_weight):
-            return self._choose_and_fit(self._samples(X, y, sample_weight, offset, exposure), params)

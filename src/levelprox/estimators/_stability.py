@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,6 @@ from sklearn.utils.parallel import delayed
 from levelprox._runtime import seconds_left
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import generator, real, whole
-from levelprox.designs import Design
 from levelprox.estimators._budget_fits import fits_under, prepared
 from levelprox.estimators._callbacks import (
     Share,
@@ -33,8 +32,8 @@ from levelprox.estimators._callbacks import (
     with_estimator_warnings,
 )
 from levelprox.estimators._claims import RefittableFit, task_of
-from levelprox.estimators._data import Samples
 from levelprox.estimators._fit import Task
+from levelprox.estimators._input import Samples
 from levelprox.estimators._parameters import Budget
 from levelprox.estimators._soundness import budget_of
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted, warn
@@ -55,7 +54,6 @@ _FITS = 0.8  # of the time limit: what fits of subsamples may take, the rest is 
 
 def resampled(
     model: Any,
-    design: Design,
     samples: Samples,
     n_resamples: int,
     fraction: float,
@@ -74,7 +72,7 @@ def resampled(
     if sum(sizes) < 2:
         raise InvalidInputError(f"fraction={part:g} leaves {counted(sum(sizes), 'sample')} for a fit; raise it")
     drawn = [_drawn(rng, groups, sizes) for _ in range(count)]
-    found = list(_selected(model, samples, drawn, n_jobs))
+    found = list(_selected(model, replace(samples, design=None), drawn, n_jobs))
     if not found:
         raise TimeoutError(f"time_limit={model.time_limit:g} ended before any of {count} subsamples was fitted")
     notes = []
@@ -90,7 +88,7 @@ def resampled(
             f"The fit of {counted(diverging, 'subsample')} has no minimiser, as on separable data; which features it "
             "selects is then in part arbitrary."
         )
-    return _stability(model, design, samples, [one for one, _ in found], sum(sizes), tuple(notes))
+    return _stability(model, samples, [one for one, _ in found], sum(sizes), tuple(notes))
 
 
 def _groups(model: Any, samples: Samples) -> list[Rows]:
@@ -136,16 +134,14 @@ def _fit(share: Share, single: Any, samples: Samples, rows: Rows, budget: Budget
     return None if fit.cut_short else (tuple(model.selected_features_.tolist()), fit.diverging)
 
 
-def _stability(
-    model: Any, design: Design, samples: Samples, found: list[Set], size: int, notes: tuple[str, ...]
-) -> Stability:
+def _stability(model: Any, samples: Samples, found: list[Set], size: int, notes: tuple[str, ...]) -> Stability:
     """Count what was found, and refit the sets to all data."""
     frequencies = np.zeros(model.n_features_in_)
     for features in found:
         frequencies[list(features)] += 1 / len(found)
     own = tuple(model.selected_features_.tolist())
     ordered = sorted(Counter(found).items(), key=lambda one: (-one[1], one[0]))
-    sets, loss, scale, more = _compared(model, design, samples, ordered, own)
+    sets, loss, scale, more = _compared(model, samples, ordered, own)
     return Stability(
         f"Stability of {type(model).__name__}, {_budget(model)}: {counted(len(found), 'subsample')} of {size:,} of "
         f"{samples.y.size:,} samples",
@@ -167,7 +163,7 @@ def _budget(model: Any) -> str:
 
 
 def _compared(
-    model: Any, design: Design, samples: Samples, ordered: list[tuple[Set, int]], own: Set
+    model: Any, samples: Samples, ordered: list[tuple[Set, int]], own: Set
 ) -> tuple[tuple[FeatureSet, ...], float, float, list[str]]:
     """Return the sets with their losses on all data, the model's loss and scale, and notes."""
     losses: dict[Set, tuple[float, bool]] = {}
@@ -176,7 +172,7 @@ def _compared(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            task, _ = task_of(model, design, samples)
+            task, _ = task_of(model, samples)
             refits = Contributions(model, task)
             base, scale, local = refits.base.psi, refits.scale, refits.is_local
             comparable = scale > refits.enough

@@ -16,11 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox._runtime import limited, one_blas_thread
 from levelprox._typing import RandomState
 from levelprox._validation import nonnegative
-from levelprox.designs import Design
-from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._callbacks import with_estimator_warnings
 from levelprox.estimators._claims import data_of, task_of
-from levelprox.estimators._data import Samples
+from levelprox.estimators._input import Samples
 from levelprox.estimators._soundness import budget_of
 from levelprox.estimators._stability import Contributions, resampled
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError, counted
@@ -78,10 +76,10 @@ class SummaryMixin:
             if sample_weight is not None or any(value is not None for value in more.values()):
                 raise InvalidInputError("summary() takes sample_weight, offset and exposure together with X and y")
             return summary_of(self, _kept(self), notes=(_WITHOUT_DATA,))
-        design, samples = data_of(self, f"{type(self).__name__}.summary", X, y, sample_weight, more)
+        samples = data_of(self, f"{type(self).__name__}.summary", X, y, sample_weight, more)
         with limited(_seconds(self)), warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the notes say it
-            return _summary_of_data(self, design, samples)
+            return _summary_of_data(self, samples)
 
     @with_estimator_warnings
     def stability(
@@ -127,9 +125,9 @@ class SummaryMixin:
             `StabilityDisplay.from_stability` draws it.
         """
         check_is_fitted(self)
-        design, samples = data_of(self, f"{type(self).__name__}.stability", X, y, sample_weight, more)
+        samples = data_of(self, f"{type(self).__name__}.stability", X, y, sample_weight, more)
         with limited(_seconds(self)), one_blas_thread():
-            return resampled(self, design, samples, n_resamples, fraction, random_state, n_jobs)
+            return resampled(self, samples, n_resamples, fraction, random_state, n_jobs)
 
 
 def _kept(model: Any) -> set[int]:
@@ -142,11 +140,11 @@ def _seconds(model: Any) -> float:
     return math.inf if model.time_limit is None else nonnegative("time_limit", model.time_limit)
 
 
-def _summary_of_data(model: Any, design: Design, samples: Samples) -> ModelSummary:
-    notes, same = _notes_on_data(model, design, samples)
-    measured: dict[str, Any] = {"n_samples": int(samples.y.size), **_scores(model, design, samples)}
+def _summary_of_data(model: Any, samples: Samples) -> ModelSummary:
+    notes, same = _notes_on_data(model, samples)
+    measured: dict[str, Any] = {"n_samples": int(samples.y.size), **_scores(model, samples)}
     try:
-        task, _ = task_of(model, design, samples)
+        task, _ = task_of(model, samples)
         found = Contributions(model, task)
     except TimeoutError:
         why = "time_limit ended before any refit: no feature was examined."
@@ -159,25 +157,24 @@ def _summary_of_data(model: Any, design: Design, samples: Samples) -> ModelSumma
     return summary_of(model, _kept(model), measured, contributions, found.scale, (*notes, *more), same)
 
 
-def _notes_on_data(model: Any, design: Design, samples: Samples) -> tuple[list[str], bool]:
+def _notes_on_data(model: Any, samples: Samples) -> tuple[list[str], bool]:
     """Return notes where these are not the data of the fit, or that is not known; and whether they are."""
     known = getattr(model, "data_fingerprint_", None)
     if known is None:
         return ["The model has no fingerprint of the data of its fit: figures are those of the data given here."], False
-    given = fingerprint(design, samples.y, samples.weight, **samples.more)
-    differences = known.differences(given)
+    differences = known.differences(samples.fingerprint())
     if not differences:
         return [], True
     words = f"Other data than those of the fit: they differ in {', '.join(differences)}. Figures are of these data."
     return [words], False
 
 
-def _scores(model: Any, design: Design, samples: Samples) -> dict[str, float]:
+def _scores(model: Any, samples: Samples) -> dict[str, float]:
     """Return scores of the model on data: accuracy and AUC, or R²."""
     from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
     here = model.on_host()
-    y, weight = samples.y, samples.weight
+    design, y, weight = samples.design, samples.y, samples.weight
     if not is_classifier(model):
         if isinstance(model.loss_, LogLink):  # the share of the deviance that is explained takes its place
             return {}

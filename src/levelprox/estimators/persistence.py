@@ -293,8 +293,9 @@ class _Noting(dict[str, NDArray[Any]]):
 
 
 def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: str) -> Any:
-    from levelprox.estimators._classifier import SparseClassifier, SparseClassifierCV
-    from levelprox.estimators._regressor import SparseRegressor, SparseRegressorCV
+    from levelprox.estimators._classifier import SparseClassifier
+    from levelprox.estimators._cv import SparseClassifierCV, SparseRegressorCV
+    from levelprox.estimators._regressor import SparseRegressor
 
     models = (SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV)
     types = {model.__name__: model for model in models}

@@ -31,7 +31,6 @@ from sklearn.utils.validation import check_is_fitted
 from levelprox._runtime import one_blas_thread
 from levelprox._typing import Vector
 from levelprox.certificate import Certificate, certify
-from levelprox.driver.run_identity import fingerprint
 from levelprox.estimators._claims import (
     NULL_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -98,13 +97,12 @@ def certify_model(
     check_is_fitted(model)
     if not hasattr(model, "certificate_"):
         raise InvalidInputError("a model fitted from a stream claims nothing: it has no certificate to recompute")
-    design, samples = data_of(model, "certify_model", X, y, sample_weight, more)
+    samples = data_of(model, "certify_model", X, y, sample_weight, more)
     known = getattr(model, "data_fingerprint_", None)
-    given = fingerprint(design, samples.y, samples.weight, **samples.more)
-    differences = None if known is None else known.differences(given)
+    differences = None if known is None else known.differences(samples.fingerprint())
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the figures say it
-        task, scale = task_of(model, design, samples)
+        task, scale = task_of(model, samples)
         if hasattr(model, "constraint_"):
             figures = LevelClaims(model, task).claims()
         else:

@@ -390,10 +390,10 @@ def test_refits_are_bounded_and_the_rest_is_said_not_to_be_examined(monkeypatch)
 def test_swaps_that_cannot_be_decided_are_not_examined(monkeypatch):
     model = fitted("logistic")
     from levelprox.estimators._claims import task_of
-    from levelprox.estimators._data import Samples
+    from levelprox.estimators._input import Samples
     from levelprox.estimators._stability import Contributions
 
-    task, _ = task_of(model, X, Samples(X, Y["logistic"], None, {}))
+    task, _ = task_of(model, Samples(X, Y["logistic"], None, {}))
     found = Contributions(model, task)
     swaps, fit = found.search.swaps, found.fit
     exact = swaps.fitted_below
