@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any, cast
 
@@ -88,11 +87,7 @@ class Columns:
         if missing:
             places, n_outputs = np.array(missing, np.intp), self.objective.n_outputs
             self._make_room(set(wanted), self._numbers(places))
-            if isinstance(self.objective, LinearModel):
-                moves = map(self.objective.design.view(places).matvec, _units(places.size))
-            else:
-                part = self.objective.restrict(places)
-                moves = map(partial(_of_samples, part), _moves(part))
+            moves = _products(self.objective, places)
             for j in missing:
                 self.known[j] = list(map(Column.of, islice(moves, n_outputs)))
                 self.kept += sum(column.values.size for column in self.known[j])
@@ -118,14 +113,9 @@ class Columns:
 
     def moves(self, features: Features) -> Iterator[Vector]:
         """Yield the same as changes of the margins, one at a time: all at once may be more than there is room for."""
-        if not self.fit_in(features):
-            yield from _moves(self.objective.restrict(features))
-            return
-        n, n_outputs = self.objective.n_margins, self.objective.n_outputs
-        moves = (column.dense(n) for column in self(features))
-        if not isinstance(self.objective, LinearModel | ByClass) or self.objective.ridge is None:
-            yield from moves
-            return
+        n, n_outputs, moves = self.objective.n_margins, self.objective.n_outputs, _products(self.objective, features)
+        if self.fit_in(features):
+            moves = (column.dense(n) for column in self(features))
         part = self.objective.restrict(features)
         for move, unit in zip(moves, _units(features.size * n_outputs), strict=True):
             yield part.with_tail(move, unit)
@@ -187,23 +177,16 @@ def is_near(old: Vector, new: Vector, change: float) -> bool:
     return float(np.sum(np.abs(new - old))) <= change * float(np.sum(old))
 
 
-def _of_samples(part: Model, move: Vector) -> Vector:
-    return part.of_samples(move) if isinstance(part, LinearModel | ByClass) else move
-
-
-def _moves(part: Model) -> Iterator[Vector]:
-    """Yield how margins move with each coordinate; one product serves all coordinates of a feature."""
-    if not isinstance(part, ByClass):
-        yield from (part.moved(unit) for unit in _units(part.dimension))
-        return
-    n, n_outputs = part.design.shape[0], part.n_outputs
-    classes = np.tile(np.arange(n_outputs), part.dimension // n_outputs)
-    for unit in _units(part.dimension // n_outputs):
-        column = part.design.matvec(unit)
-        for k in range(n_outputs):
-            move = np.zeros((n, n_outputs), order=part.margin_order)
+def _products(objective: Model, features: Features) -> Iterator[Vector]:
+    """Yield how margins of the samples move with each coordinate; one product serves all coordinates of a feature."""
+    for column in map(objective.design.view(features).matvec, _units(features.size)):
+        if not isinstance(objective, ByClass):
+            yield column
+            continue
+        for k in range(objective.n_outputs):
+            move = np.zeros((column.size, objective.n_outputs), order=objective.margin_order)
             move[:, k] = column
-            yield move if part.ridge is None else part.with_tail(move, np.repeat(unit, n_outputs) * (classes == k))
+            yield move
 
 
 def _units(dimension: int) -> Iterator[Vector]:

@@ -16,7 +16,6 @@ import levelprox._kernels as _kernels
 from levelprox._kernels import FitEnd
 from levelprox._typing import Features, Index, Mask, Matrix, Vector
 from levelprox.objectives import LinearModel, Model, MultinomialModel, OneVsRestModel
-from levelprox.objectives.multiclass import ByClass
 
 if TYPE_CHECKING:
     from levelprox.subset.refit import Refits
@@ -132,38 +131,20 @@ def joined(fits: list[Fit]) -> Fit:
     return Fit(fits[0].features, x.ravel(), psi, margins, hessian.reshape(m * K, m * K), gap, resolution)
 
 
-def of_samples(objective: Model, z: Vector) -> Vector:
-    """Return the margins of the samples, without what a ridge has below them."""
-    return objective.of_samples(z) if isinstance(objective, LinearModel | ByClass) else z
-
-
-def slopes(objective: Model, z: Vector) -> Vector:
-    """Return s_i ℓ'_i / Σ s at margins z; with several classes of shape (n, K)."""
-    if isinstance(objective, MultinomialModel):
-        z = objective.of_samples(z)
-        return np.asarray(objective.loss.derivative(z, objective.target, objective.sample_weight), np.float64)
-    if isinstance(objective, OneVsRestModel):
-        return np.stack(
-            [part.slope_of(np.ascontiguousarray(column)) for part, column in zip(objective.parts, z.T, strict=True)],
-            axis=1,
-        )
-    return cast(LinearModel, objective).slope_of(z)
-
-
 def rounding_of_loss(objective: Model, z: Vector) -> float:
     """Return Σ_i s_i |ℓ'_i z_i| / Σ s: what the last digits of margins do to ψ is a small part of it."""
-    return float(np.sum(np.abs(slopes(objective, z) * of_samples(objective, z))))
+    return float(np.sum(np.abs(objective.slope_of(z) * objective.of_samples(z))))
 
 
 def rounding_of_margins(objective: Model, x: Vector, z: Vector) -> float:
     """Return what an ulp of the terms of each margin does to ψ: Σ_i s_i |ℓ'_i| Σ_j |a_ij x_j| ε / Σ s."""
-    design, by_class = cast("LinearModel | ByClass", objective).design, x.reshape(-1, objective.n_outputs).T
+    design, by_class = objective.design, x.reshape(-1, objective.n_outputs).T
     size = np.stack([design.row_magnitudes(np.ascontiguousarray(row)) for row in by_class], axis=1)
-    slope = np.abs(slopes(objective, z).reshape(size.shape))
+    slope = np.abs(objective.slope_of(z).reshape(size.shape))
     if not objective.smooth:  # next to a kink, the slopes on both of its sides
         change = NOISE_SHARE * size.reshape(z.shape)  # a loss with kinks has no ridge
         for sign in -1, 1:
-            slope = np.maximum(slope, np.abs(slopes(objective, z + sign * change).reshape(size.shape)))
+            slope = np.maximum(slope, np.abs(objective.slope_of(z + sign * change).reshape(size.shape)))
     return EPS * float(np.sum(slope * size))
 
 
@@ -175,7 +156,7 @@ def rounding_of_coefficients(objective: Model, noise: Vector | None, x: Vector, 
     if noise is None:
         return 0.0
     error = noise @ np.abs(x.reshape(noise.size, -1))
-    change = float(np.sum(np.abs(slopes(objective, z)) * error))
+    change = float(np.sum(np.abs(objective.slope_of(z)) * error))
     if isinstance(objective, LinearModel) and objective.smooth:
         change += 0.5 * float(np.sum(np.abs(objective.bend_of(z, True)))) * float(error[0]) ** 2
     return change
@@ -210,7 +191,7 @@ def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple
     coordinates = ((unit * gradient).reshape(-1, classes).T[:, None, :] @ vectors)[:, 0, :]
     scaled = np.where(seen, coordinates / np.where(seen, values, 1.0), 0.0)
     step = -unit * (vectors @ scaled[:, :, None])[:, :, 0].T.ravel()
-    moved = of_samples(objective, objective.moved(step))
+    moved = objective.of_samples(objective.moved(step))
     change = float(np.max(np.ptp(moved, axis=1) if moved.ndim > 1 and n_outputs > 1 else np.abs(moved), initial=0.0))
     factor = float(_kernels.self_concordant_factor(np.array([self_concordance * change]))[0])
     decrement = float(np.sum(coordinates[seen] ** 2 / values[seen]))
@@ -219,8 +200,8 @@ def gap_bound(objective: Model, psi: float, z: Vector, hessian: Matrix) -> tuple
 
 def _unseen_shifts(objective: Model) -> int:
     """Return of how many features ψ does not see all classes shifted alike: of those without a ridge."""
-    ridge = objective.ridge if isinstance(objective, ByClass) else None
-    return objective.dimension // objective.n_outputs if ridge is None else int(np.count_nonzero(ridge.own == 0))
+    ridge, n_features = objective.ridge, objective.dimension // objective.n_outputs
+    return n_features if ridge is None else int(np.count_nonzero(ridge.own == 0))
 
 
 def fit_with_signs(

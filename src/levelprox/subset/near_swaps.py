@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,9 +73,10 @@ class NearSwaps:
     n_refits: int = 0
     undecided: int = 0
 
-    def sort(self) -> None:
-        """Sort the swaps by ψ, those with the lowest ψ first."""
+    def sorted(self) -> NearSwaps:
+        """Return the same with the swaps sorted by ψ, those with the lowest ψ first."""
         self.within.sort(key=lambda swap: (swap.psi, swap.leaves, swap.enters))
+        return self
 
 
 def near_swaps(
@@ -94,77 +96,47 @@ def near_swaps(
     without : dict of int to float, optional
         ψ refitted without each feature of the fit, where that is known.
     """
-    return _Enumeration(swaps, fit, most, n_refits, without or {})()
+    estimates, known = swaps.estimates(fit), without or {}
+    found = NearSwaps(most, int(np.count_nonzero(estimates.outside)))
+    rounding, above = swaps.threshold(fit), math.nextafter(most, math.inf)
+    has_bounds = swaps.is_convex and fit.gap <= rounding  # bounds are those at an optimal fit
 
-
-class _Enumeration:
-    """The swaps of one fit, examined one after another."""
-
-    def __init__(self, swaps: SwapSearch, fit: Fit, most: float, n_refits: float, without: Mapping[int, float]) -> None:
-        self.swaps, self.fit, self.n_refits, self.without = swaps, fit, n_refits, without
-        self.estimates = swaps.estimates(fit)
-        self.found = NearSwaps(most, int(np.count_nonzero(self.estimates.outside)))
-        self.convex = swaps.objective.convex_start is None
-        self.rounding = swaps.threshold(fit)
-
-    def __call__(self) -> NearSwaps:
-        try:
-            for leaves, enters in self._not_ruled_out():
-                if self.found.n_refits >= self.n_refits:
-                    break
-                self._examine(leaves, enters)
-            self._look_for_better()
-        except TimeoutError:  # the others are not examined
-            pass
-        self.found.sort()
-        return self.found
-
-    def _not_ruled_out(self) -> list[tuple[int, int]]:
-        """Return the swaps that no bound at the fit rules out, those that gain most by the estimates first."""
-        estimates, found = self.estimates, self.found
-        margin = found.most - self.fit.psi
-        known = self.convex and self.fit.gap <= self.rounding  # bounds are those at an optimal fit
-        left = list[tuple[float, int, int]]()
-        for i in estimates.droppable:
-            leaves = int(self.fit.features[i])
-            if self.without.get(leaves, math.inf) <= found.most:
-                found.dispensable.add(leaves)
-                found.examined[leaves] = found.total
-                continue
-            gain, possible = estimates.gains(i), estimates.outside
-            if known and (bounds := self.swaps.gain_bounds(estimates, i)) is not None:
-                possible = possible & (bounds >= -margin)
-            found.examined[leaves] = found.total - int(np.count_nonzero(possible))
-            left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
-        return [(leaves, enters) for _, leaves, enters in sorted(left)]
-
-    def _examine(self, leaves: int, enters: int) -> None:
-        """Refit one swap."""
-        new, found = self._swapped(leaves, enters), self.found
-        if new is not None and new.psi <= found.most:
-            found.within.append(NearSwap(leaves, enters, new.psi))
-        elif new is not None and self.convex and not new.lower_bound > found.most:
-            found.undecided += 1
-            return
-        found.examined[leaves] += 1
-
-    def _look_for_better(self) -> None:
-        """Refit a few swaps of features that can be left out: those that lower ψ below what it is without them."""
-        estimates = self.estimates
-        for i in estimates.droppable:
-            leaves = int(self.fit.features[i])
-            if leaves in self.found.dispensable:
-                gain = estimates.gains(i)
-                for j in np.argsort(-gain, kind="stable")[: min(_REFITTED_PER_DISPENSABLE, self.found.total)].tolist():
-                    new = self._swapped(leaves, j)
-                    if new is not None and new.psi < self.without[leaves] - self.rounding:
-                        self.found.within.append(NearSwap(leaves, j, new.psi))
-
-    def _swapped(self, leaves: int, enters: int) -> Fit | None:
+    def swapped(leaves: int, enters: int) -> Fit | None:
         """Return the fit after a swap; None where it is shown to be above the value."""
-        features = np.union1d(np.setdiff1d(self.fit.features, [leaves]), [enters]).astype(np.intp)
-        self.found.n_refits += 1
-        return self.swaps.fitted_below(math.nextafter(self.found.most, math.inf), features, self.fit)
+        found.n_refits += 1
+        features = np.union1d(np.setdiff1d(fit.features, [leaves]), [enters]).astype(np.intp)
+        return swaps.fitted_below(above, features, fit)
+
+    left = list[tuple[float, int, int]]()  # swaps that no bound rules out, and those of dispensable features to try
+    better = list[tuple[int, int]]()
+    for i in estimates.droppable:
+        leaves, gain, possible = int(fit.features[i]), estimates.gains(i), estimates.outside
+        if known.get(leaves, math.inf) <= most:
+            found.dispensable.add(leaves)
+            found.examined[leaves] = found.total
+            most_promising = np.argsort(-gain, kind="stable")[: min(_REFITTED_PER_DISPENSABLE, found.total)]
+            better += [(leaves, j) for j in most_promising.tolist()]
+            continue
+        if has_bounds and (bounds := swaps.gain_bounds(estimates, i)) is not None:
+            possible = possible & (bounds >= fit.psi - most)
+        found.examined[leaves] = found.total - int(np.count_nonzero(possible))
+        left += [(-float(gain[j]), leaves, int(j)) for j in np.flatnonzero(possible)]
+    with suppress(TimeoutError):  # the others are not examined
+        for _, leaves, enters in sorted(left):
+            if found.n_refits >= n_refits:
+                break
+            new = swapped(leaves, enters)
+            if new is not None and new.psi <= most:
+                found.within.append(NearSwap(leaves, enters, new.psi))
+            elif new is not None and swaps.is_convex and not new.lower_bound > most:
+                found.undecided += 1
+                continue
+            found.examined[leaves] += 1
+        for leaves, enters in better:
+            new = swapped(leaves, enters)
+            if new is not None and new.psi < known[leaves] - rounding:
+                found.within.append(NearSwap(leaves, enters, new.psi))
+    return found.sorted()
 
 
 def near_swaps_with_kinks(
@@ -205,7 +177,7 @@ def near_swaps_with_kinks(
         found.n_refits += 1
         return refits(features, near, seconds_left)
 
-    try:
+    with suppress(TimeoutError):
         for tried, enters in enumerate(outside.tolist()):
             leaving = [i for i in counted if tried < _REFITTED_PER_DISPENSABLE or i not in found.dispensable]
             if found.n_refits + 1 + len(leaving) > n_refits or not leaving:
@@ -226,7 +198,4 @@ def near_swaps_with_kinks(
                         found.undecided += 1
                         continue
                 found.examined[leaves] += leaves not in found.dispensable
-    except TimeoutError:
-        pass
-    found.sort()
-    return found
+    return found.sorted()

@@ -19,8 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from levelprox._typing import Mask, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.objectives import Curved, LinearModel, Model, OneVsRestModel
-from levelprox.objectives.multiclass import ByClass
+from levelprox.objectives import Curved, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import (
     LAST_DIGITS_SHARE,
@@ -29,7 +28,6 @@ from levelprox.subset.fit import (
     PREDICTED_SHARE,
     Fit,
     by_class,
-    of_samples,
 )
 
 _RIDGE_SHARE = 1e-9  # of the curvature at the start
@@ -132,7 +130,7 @@ class Proximal:
         """Return how much of a step to take at most: where the curvature changes, margins must not go far."""
         if self.nonnegative is not None or not isinstance(self.model, Model) or not _bends(self.model):
             return 1.0
-        along = of_samples(self.model, self.model.moved(step))
+        along = self.model.of_samples(self.model.moved(step))
         far = self.model.self_concordance * float(np.max(np.abs(along)))
         return min(1.0, _LOG_CURVATURE_CHANGE / far) if far > 0 else 1.0
 
@@ -252,8 +250,8 @@ def _goes_far(objective: Model, step: Vector) -> bool:
     """Return whether a step is no matter of digits: curvature is gone, as of a sample that one feature alone fits."""
     if not _bends(objective):
         return False
-    weight = cast("LinearModel | ByClass", objective).sample_weight
-    along = of_samples(objective, objective.moved(step))
+    weight = objective.sample_weight
+    along = objective.of_samples(objective.moved(step))
     along = along if weight is None else along[weight > 0]
     return not objective.self_concordance * float(np.max(np.abs(along), initial=0.0)) <= 1
 

@@ -95,7 +95,7 @@ class Refits:
         self.stored = self.columns
         self.factorised, self.brief = 0, False
         self.signs = problem.must_be_nonnegative()
-        self.ridge = objective.ridge if isinstance(objective, LinearModel | ByClass) else None
+        self.ridge = objective.ridge
         linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
         self.noise = linear.design.column_noise() if isinstance(linear, LinearModel) else None
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0

@@ -386,7 +386,7 @@ class SmoothSearch(Search):
         return not self._ended
 
     def _reported(self, x: Vector) -> Vector:
-        return x if self.data is None else cast(LinearModel | ByClass, self.objective).unstandardised(x)
+        return x if self.data is None else self.objective.unstandardised(x)
 
     def memory(self) -> dict[str, Any] | None:
         """Return what has been found and reported, as plain data; None once a limit has cut the search short."""
