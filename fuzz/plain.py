@@ -12,7 +12,7 @@ import scipy.sparse
 
 from fuzz.container import mutated
 from levelprox.exceptions import FileFormatError
-from levelprox.io.plain import decode, encode
+from levelprox.io.container import decode, encode
 
 
 class Colour(Enum):

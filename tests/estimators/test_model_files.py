@@ -30,7 +30,7 @@ from levelprox.constraints import CONSTRAINT_TYPES, Custom
 from levelprox.estimators._soundness import FITTED, check_soundness
 from levelprox.estimators.persistence import VERSION, packed, read_model, unpacked
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io import container, plain
+from levelprox.io import container
 from levelprox.losses import LOSS_TYPES
 from levelprox.methods.subsolvers import SUBSOLVERS
 from tests.support import FIXTURES
@@ -612,4 +612,4 @@ def test_warnings_are_quiet_in_the_usual_case(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         there_and_back(model, tmp_path / "file")
-    assert plain.parsed(packed(model).metadata["versions"])["levelprox"] == levelprox.__version__
+    assert container.parsed(packed(model).metadata["versions"])["levelprox"] == levelprox.__version__

@@ -93,7 +93,7 @@ def _application() -> Any:
     """Return the program with its commands."""
     import typer
 
-    from levelprox.cli import fit, info, path, predict
+    from levelprox.cli import fit, model_files, path
 
     app = typer.Typer(
         add_completion=False,
@@ -116,7 +116,7 @@ def _application() -> Any:
     @app.callback(help=_unwrapped(HELP))
     def _commands(version: bool = version_option) -> None: ...
 
-    for command in (fit.fit, path.path, predict.predict, predict.certify, info.info):
+    for command in (fit.fit, path.path, model_files.predict, model_files.certify, model_files.info):
         app.command(help=_unwrapped(command.__doc__ or ""))(_with_exit_code(command))
     return typer.main.get_command(app)
 

@@ -36,12 +36,8 @@ class Part(ABC):
     how: Reading
 
     @abstractmethod
-    def read(self) -> tuple[Any, Any, Any]:
-        """Read X, the targets, and the weights or None."""
-
-    @abstractmethod
-    def read_targets(self) -> tuple[Any, Any]:
-        """Read the targets, and the weights or None."""
+    def read(self, targets_only: bool = False) -> tuple[Any, Any, Any]:
+        """Read X (None with `targets_only`), the targets, and the weights or None."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +70,14 @@ class _TablePart(Part):
     def table(self, columns: list[str] | None = None) -> Table:
         """Read at least these columns."""
 
-    def read(self) -> tuple[Any, Any, Any]:
-        data = of_table(self.table(), None, True, self.how, Path(self.path))
-        return np.ascontiguousarray(data.X.to_numpy()), data.y, data.weight
-
-    def read_targets(self) -> tuple[Any, Any]:
-        table = self.table([one for one in (self.how.target, self.how.weight) if one is not None])
-        assert self.how.target is not None
-        return table.labels(self.how.target), None if self.how.weight is None else table.numbers(self.how.weight)
+    def read(self, targets_only: bool = False) -> tuple[Any, Any, Any]:
+        if not targets_only:
+            data = of_table(self.table(), None, True, self.how, Path(self.path))
+            return np.ascontiguousarray(data.X.to_numpy()), data.y, data.weight
+        target, weight = self.how.target, self.how.weight
+        assert target is not None  # `_tabular` has found it
+        table = self.table([name for name in (target, weight) if name is not None])
+        return None, table.labels(target), None if weight is None else table.numbers(weight)
 
 
 @dataclass(frozen=True)
@@ -125,18 +121,17 @@ class ChunkPart(Part):
     size: int
     index: int
 
-    def read(self) -> tuple[Any, Any, Any]:
+    def read(self, targets_only: bool = False) -> tuple[Any, Any, Any]:
         chunked = _opened(self.path, self.how, self.size)
-        design: Any = chunked.chunk(self.index)
-        if hasattr(design, "indptr"):
-            stored = (np.array(one) for one in (design.data, design.indices, design.indptr))
-            X: Any = scipy.sparse.csr_matrix(tuple(stored), shape=design.shape)
-        else:
-            X = np.array(design.array)
+        X: Any = None
+        if not targets_only:
+            design: Any = chunked.chunk(self.index)
+            if hasattr(design, "indptr"):
+                stored = (np.array(one) for one in (design.data, design.indices, design.indptr))
+                X = scipy.sparse.csr_matrix(tuple(stored), shape=design.shape)
+            else:
+                X = np.array(design.array)
         return X, chunked.target(self.index), None
-
-    def read_targets(self) -> tuple[Any, Any]:
-        return _opened(self.path, self.how, self.size).target(self.index), None
 
 
 def parts_of(path: Path, how: Reading, workers: int) -> Parts:
@@ -288,9 +283,13 @@ def read_part(part: Part, dtype: Any) -> tuple[Any, Any, Any]:
 
 def summarize_part(part: Part) -> TargetSummary:
     """Read and summarise the targets of a partition."""
-    y, weight = part.read_targets()
-    plain = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind in "bO" else y.astype(np.float64)
-    return target_summary(plain, weight)
+    _, y, weight = part.read(targets_only=True)
+    return target_summary(plain_targets(y), weight)
+
+
+def plain_targets(y: NDArray[Any]) -> NDArray[Any]:
+    """Return targets as booleans, float64 or objects."""
+    return y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind in "bO" else y.astype(np.float64)
 
 
 def listed(*found: TargetSummary) -> list[TargetSummary]:
@@ -300,19 +299,19 @@ def listed(*found: TargetSummary) -> list[TargetSummary]:
 
 def target_summary(y: NDArray[Any], weight: NDArray[Any] | None) -> TargetSummary:
     """Return the summary of the targets of one partition."""
-    labels, places = np.unique(y, return_inverse=True)
-    weights = np.bincount(places, weight, labels.size).astype(np.float64)
-    few = slice(MAX_LABELS + 1)
-    return TargetSummary([y.size], labels[few], weights[few])
+    return TargetSummary([y.size], *_totals(y, weight))
 
 
 def combined(found: Sequence[TargetSummary]) -> TargetSummary:
     """Return the summary of all partitions."""
-    kinds = {one.labels.dtype.kind for one in found}
-    if len(kinds) > 1:
+    if len({one.labels.dtype.kind for one in found}) > 1:
         raise CommandError("the target holds text in some rows and numbers in others", Exit.DATA)
-    labels, places = np.unique(np.concatenate([one.labels for one in found]), return_inverse=True)
-    weights = np.bincount(places, np.concatenate([one.weights for one in found]), labels.size)
-    few = slice(MAX_LABELS + 1)
-    rows = [n for one in found for n in one.rows]
-    return TargetSummary(rows, labels[few], weights[few])
+    labels, weights = (np.concatenate(each) for each in zip(*((one.labels, one.weights) for one in found), strict=True))
+    return TargetSummary([n for one in found for n in one.rows], *_totals(labels, weights))
+
+
+def _totals(labels: NDArray[Any], weights: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the different labels, at most one more than `MAX_LABELS`, and the total weight of each."""
+    different, places = np.unique(labels, return_inverse=True)
+    totals = np.bincount(places, weights, different.size).astype(np.float64)
+    return different[: MAX_LABELS + 1], totals[: MAX_LABELS + 1]

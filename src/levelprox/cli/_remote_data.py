@@ -32,6 +32,7 @@ from levelprox.cli._partitions import (
     combined,
     listed,
     parts_of,
+    plain_targets,
     read_part,
     summarize_part,
     target_summary,
@@ -43,7 +44,6 @@ from levelprox.io.libsvm import MAX_FEATURES, libsvm_batches
 
 _CONNECT_SECONDS = 5
 _MAX_DIGITS = 4  # of the number of local workers
-_LOGGERS = ("distributed", "tornado", "asyncio", "bokeh")
 
 
 def local_workers(text: str) -> int | None:
@@ -87,14 +87,9 @@ def connected(text: str, threads: int | None = None) -> Iterator[Any]:
         import distributed  # noqa: F401
     except ImportError:
         raise ImportError("--dask needs Dask: pip install 'levelprox[dask]'") from None
-    with _silent_logs():
-        if workers is None:
-            with _at(text) as client:
-                yield client
-            return
-        each = None if threads is None else max(1, threads // workers)
-        with _started(workers, each) as client:
-            yield client
+    each = None if threads is None or workers is None else max(1, threads // workers)
+    with _silent_logs(), _at(text) if workers is None else _started(workers, each) as client:
+        yield client
 
 
 @contextmanager
@@ -157,19 +152,13 @@ def _ignore_interrupts() -> Any:
 
 @contextmanager
 def _silent_logs() -> Iterator[None]:
-    """Silence the loggers of Dask: the command reports errors itself."""
-    import distributed  # noqa: F401  # its import sets levels
-
-    before = {name: logging.getLogger(name).level for name in _LOGGERS}
-    own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
-    before |= {name: logging.getLogger(name).level for name in own}
-    for name in before:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    """Silence all loggers, of which Dask has many: the command reports errors itself."""
+    before = logging.root.manager.disable
+    logging.disable()
     try:
         yield
     finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(before)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +194,8 @@ class RemoteData:
 
     def targets(self, task: Task) -> Any:
         """Return the targets of a task: class labels or numbers."""
-        kind = self.seen.labels.dtype.kind
         if task is Task.REGRESSION:
-            if kind not in "iuf":
+            if self.seen.labels.dtype.kind not in "iuf":
                 raise CommandError(f"{self.path}: the target of a regression must hold numbers, not text", Exit.DATA)
             return self.y
         if not self.seen.has_all:
@@ -227,8 +215,8 @@ def chunked_data(path: Path, how: Reading) -> RemoteData:
         if not chunked.has_target:
             raise UsageError(f"{path} holds no target: name its column or array or, of an .npy file, another one")
         y = np.concatenate([chunked.target(i) for i in range(chunked.n_chunks)])
-    y = y.astype(object) if y.dtype.kind in "US" else y if y.dtype.kind == "b" else y.astype(np.float64)
-    seen = combined([target_summary(y, None)])
+    y = plain_targets(y)
+    seen = target_summary(y, None)
     target = getattr(chunked, "target_name", how.target)
     return RemoteData(chunked, y, None, chunked.shape, chunked.names, target, path, seen)
 

@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 from levelprox.exceptions import CheckpointError, CheckpointWarning, FileFormatError, InvalidInputError, warn
 from levelprox.io import checkpoint as files
 from levelprox.io.checkpoint import Checkpoint, CheckpointFile
-from levelprox.io.container import Contents
-from levelprox.io.plain import decode, encode
+from levelprox.io.container import Contents, decode, encode
 
 Place = str | os.PathLike[str]
 Value = TypeVar("Value")

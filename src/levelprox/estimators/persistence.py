@@ -39,7 +39,7 @@ from levelprox.driver.run_identity import Fingerprint
 from levelprox.estimators._features import by_name
 from levelprox.estimators._soundness import FITTED, check_soundness
 from levelprox.exceptions import FileFormatError, InvalidInputError
-from levelprox.io import atomic, container, plain
+from levelprox.io import atomic, container
 from levelprox.io.preprocessing import Preprocessing
 from levelprox.losses import LOSS_TYPES, Smoothed
 from levelprox.methods.subsolvers import SUBSOLVERS
@@ -208,7 +208,7 @@ def packed(model: Any) -> container.Contents:
     fitted["intercept_"] = np.asarray(fitted["intercept_"])
     document = {"class": type(model).__name__, "parameters": _parameters(model), "fitted": fitted}
     try:
-        text, arrays = plain.encode(document, _KINDS)
+        text, arrays = container.encode(document, _KINDS)
     except TypeError as error:
         raise InvalidInputError(f"the fitted model cannot be stored without pickle: {error}") from error
     versions = {
@@ -234,7 +234,7 @@ def _parameters(model: Any) -> dict[str, Any]:
         named = by_name(given) if name == "feature_cost" else None
         value = _simple(given) if named is None else {word: float(cost) for word, cost in named.items()}
         try:
-            plain.encode(value, _KINDS)
+            container.encode(value, _KINDS)
         except TypeError as error:
             shown = f"{name}={given!r}"[:200]
             if name not in _DISPENSABLE:
@@ -265,7 +265,7 @@ def unpacked(contents: container.Contents, name: str) -> ModelFile:
     if not about.keys() <= _METADATA:
         raise FileFormatError(f"{name}: the metadata hold {sorted(about.keys() - _METADATA)}, which are unknown")
     arrays = _Noting(contents.arrays)
-    document = plain.decode(about.get("model", ""), arrays, _KINDS, name)
+    document = container.decode(about.get("model", ""), arrays, _KINDS, name)
     if arrays.keys() != arrays.used:
         raise FileFormatError(f"{name}: nothing refers to the arrays {sorted(arrays.keys() - arrays.used)}")
     match document:
@@ -340,7 +340,7 @@ def _check_version(about: Mapping[str, str], versions: dict[str, str], name: str
 
 def _json(about: Mapping[str, str], key: str, name: str) -> dict[str, Any]:
     try:
-        found = plain.parsed(about.get(key, ""))
+        found = container.parsed(about.get(key, ""))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name}: the {key} are not JSON: {error}") from error
     if not isinstance(found, dict):

@@ -29,7 +29,7 @@ from levelprox._path import KINDS
 from levelprox.driver.checkpoint import SavedState
 from levelprox.estimators._budget_fits import Scored
 from levelprox.io.checkpoint import Checkpoint
-from levelprox.io.plain import decode, encode
+from levelprox.io.container import decode, encode
 from tests.support.long_runs import LONG
 
 pytestmark = pytest.mark.filterwarnings("ignore::levelprox.exceptions.ConvergenceWarning")

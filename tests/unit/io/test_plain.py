@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox.exceptions import FileFormatError
-from levelprox.io import container, plain
+from levelprox.io import container
 
 
 class Colour(Enum):
@@ -37,9 +37,9 @@ KINDS = (Colour, Point)
 
 def there_and_back(data: object) -> object:
     """By way of a file, too."""
-    text, arrays = plain.encode(data, KINDS)
+    text, arrays = container.encode(data, KINDS)
     contents = container.unpack(b"".join(container.pack(container.Contents({"it": text}, arrays))), "file")
-    return plain.decode(contents.metadata["it"], contents.arrays, KINDS, "file")
+    return container.decode(contents.metadata["it"], contents.arrays, KINDS, "file")
 
 
 def same(one: object, other: object) -> bool:
@@ -109,7 +109,7 @@ def test_numbers_of_numpy_come_back_as_those_of_python():
 def test_records_come_back_the_same(count):
     records = tuple(Point(float(i) / 3, None if i % 2 else str(i)) for i in range(count))
     assert there_and_back(records) == records
-    assert len(plain.encode(records * 50, KINDS)[0]) < 12 * 50 * count + 300  # not every name again for each
+    assert len(container.encode(records * 50, KINDS)[0]) < 12 * 50 * count + 300  # not every name again for each
 
 
 def test_sparse_rows_come_back_the_same():
@@ -135,7 +135,7 @@ def test_sparse_rows_come_back_the_same():
 )
 def test_anything_else_is_refused(data):
     with pytest.raises(TypeError, match="is not plain data"):
-        plain.encode(data, KINDS)
+        container.encode(data, KINDS)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_anything_else_is_refused(data):
 )
 def test_foreign_data_are_refused(text):
     with pytest.raises(FileFormatError, match=r"^some\.file: "):
-        plain.decode(text, {"a0": np.array([1.5, 2.5, 3.5])}, KINDS, "some.file")
+        container.decode(text, {"a0": np.array([1.5, 2.5, 3.5])}, KINDS, "some.file")
 
 
 WIDE = '{"words":["abc"],"letters":900000,"shape":[1]}'
@@ -186,11 +186,11 @@ def test_a_small_file_never_takes_much_memory(part):
     """One budget for all of a file: what is there once may be there once, not a thousand times."""
     words = np.frombuffer(json.dumps(["a"] * 20000).encode(), np.uint8)
     arrays = {"a0": np.arange(20000.0), "words": words}
-    plain.decode(f"[{part}]", arrays, KINDS, "some.file")
+    container.decode(f"[{part}]", arrays, KINDS, "some.file")
     tracemalloc.start()
     try:
         with pytest.raises(FileFormatError, match="bytes are to become more than"):
-            plain.decode(f"[{','.join([part] * 200)}]", arrays, KINDS, "some.file")
+            container.decode(f"[{','.join([part] * 200)}]", arrays, KINDS, "some.file")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
