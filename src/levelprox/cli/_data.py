@@ -92,9 +92,11 @@ def container_header(path: Path) -> bytes:
 
 def check_checkpoint(options: Options) -> None:
     """Raise CommandError if a checkpoint exists without --resume or --restart, or the file is no checkpoint."""
+    from levelprox.io.checkpoint import FORMAT
+
     existing = [] if options.resume else _checkpoint_files(options)
     for path in existing:
-        if not _is_checkpoint(path):
+        if FORMAT.encode() not in container_header(path):
             raise CommandError(f"{path} is not a checkpoint; choose another name", Exit.CANNOT_CREATE)
     if existing and not options.restart:
         raise CommandError(
@@ -105,13 +107,6 @@ def check_checkpoint(options: Options) -> None:
 def _checkpoint_files(options: Options) -> list[Path]:
     path = options.checkpoint
     return [] if path is None else [one for one in (path, path.with_name(f"{path.name}.previous")) if one.exists()]
-
-
-def _is_checkpoint(path: Path) -> bool:
-    """Return whether the header of a file is that of a checkpoint, damaged or not."""
-    from levelprox.io.checkpoint import FORMAT
-
-    return FORMAT.encode() in container_header(path)
 
 
 def begin_checkpoint(options: Options) -> None:

@@ -79,9 +79,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 def print_line(text: str) -> None:
     """Print a line."""
-    from rich.text import Text
-
-    _console().print(Text(printable(text)), soft_wrap=True)
+    print(printable(text))
 
 
 def _cell(entry: object) -> str | float | int:

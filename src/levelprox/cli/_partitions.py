@@ -138,35 +138,26 @@ def parts_of(path: Path, how: Reading, workers: int) -> Parts:
     """Divide a file into partitions for a number of workers."""
     place, how = os.path.abspath(path), replace(how, is_whole=False)
     files = sorted(str(one) for one in Path(place).glob("*.parquet")) if path.is_dir() else [place]
-    kind = "parquet" if path.is_dir() and files else _kind(path, how)
     size = sum(os.stat(one).st_size for one in files)
     each = min(max(size // (_PARTS_PER_WORKER * workers), _MIN_PART_BYTES), _MAX_PART_BYTES)
+    if path.is_dir():
+        kind = "parquet" if files else "arrays"
+    else:
+        kind = "arrays" if path.suffix.lower() == ".npy" else how.format or format_of(path)
     if kind == "parquet":
         return _parquet(files, how, each)
     if kind in ("csv", "tsv"):
         return _text(place, how, each)
-    return _chunks(place, how, each)
-
-
-def _kind(path: Path, how: Reading) -> str:
-    if path.is_dir() or path.suffix.lower() == ".npy":
-        return "chunked"
-    return how.format or format_of(path)
-
-
-def _chunks(path: str, how: Reading, size: int) -> Parts:
-    chunked = _opened(path, how, size)
-    parts = [ChunkPart(path, how, size, i) for i in range(chunked.n_chunks)]
+    chunked = _opened(place, how, each)
+    parts = [ChunkPart(place, how, each, i) for i in range(chunked.n_chunks)]
     return Parts(parts, chunked.shape[1], None, how.target, chunked.dtype)
 
 
 def _opened(path: str, how: Reading, size: int) -> Any:
-    return open_chunked(path, _target_of(path, how), chunk_bytes=size, zero_based=how.zero_based)
-
-
-def _target_of(path: str, how: Reading) -> str | None:
-    """Return where the targets are; for an .npy file the absolute path of another one."""
-    return os.path.abspath(how.target) if how.target is not None and path.endswith(".npy") else how.target
+    target = how.target
+    if target is not None and path.endswith(".npy"):  # the targets are in a file of their own
+        target = os.path.abspath(target)
+    return open_chunked(path, target, chunk_bytes=size, zero_based=how.zero_based)
 
 
 def _text(path: str, how: Reading, size: int) -> Parts:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from levelprox.exceptions import Parameter
+from levelprox import exceptions as errors
+from levelprox.exceptions import Parameter
 
 
 class Exit(IntEnum):
@@ -88,10 +88,6 @@ def exit_code_of_error(error: BaseException) -> Exit:
         return Exit.IO
     if isinstance(error, ImportError):
         return Exit.USAGE if "pip install" in str(error) else Exit.BUG
-    if "levelprox.exceptions" not in sys.modules:  # not imported, so the error is not one of levelprox
-        return Exit.BUG
-    from levelprox import exceptions as errors
-
     if isinstance(error, errors.CheckpointLockedError | errors.BackendError):
         return Exit.TRY_AGAIN
     if isinstance(error, errors.CheckpointError):
@@ -113,29 +109,13 @@ _IN_ASCII |= {"…": "...", "—": "-", "–": "-", "’": "'", "→": "->", "²
 _HANDLER = "levelprox"
 _ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 
-#: Options of parameters of Python that messages name.
-_OPTIONS = {
-    "n_features": "--features",
-    "sample_weight": "--weight",
-    "tol": "--tol",
-    "max_iter": "--max-iter",
-    "time_limit": "--time-limit",
-    "feature_weight": "--feature-weight",
-    "feature_cost": "--feature-cost",
-    "class_weight": "--class-weight",
-    "one_standard_error": "--one-standard-error",
-}
+#: Parameters of Python that messages of fits name.
+_PARAMETERS = {"n_features", "sample_weight", "tol", "max_iter", "time_limit", "feature_weight", "feature_cost"}
+_PARAMETERS |= {"class_weight", "one_standard_error"}
 #: The same, for parameters whose names are also words: only with a value.
-_OPTIONS_WITH_VALUE = {
-    "zero_based": "--zero-based",
-    "standardize": "--standardize",
-    "resume": "--resume",
-    "criterion": "--criterion",
-    "ridge": "--ridge",
-    "loss": "--loss",
-    "level": "--level",
-    "multi_class": "--multi-class",
-}
+_PARAMETERS_WITH_VALUE = {"zero_based", "standardize", "resume", "criterion", "ridge", "loss", "level", "multi_class"}
+#: Options with another name than the parameter.
+_RENAMED = {"n_features": "features", "sample_weight": "weight"}
 
 
 def in_shell_words(text: str) -> str:
@@ -155,11 +135,12 @@ def in_shell_words(text: str) -> str:
 def _word_in_shell(word: str) -> str:
     parameter = word.strip("().,;:")
     name, equals, value = parameter.partition("=")
-    option = (_OPTIONS | _OPTIONS_WITH_VALUE if equals else _OPTIONS).get(name)
-    if option is None or (equals and not value.startswith(("True", "False", "'", '"', *"0123456789"))):
+    if name not in _PARAMETERS and not (equals and name in _PARAMETERS_WITH_VALUE):
+        return word
+    if equals and not value.startswith(("True", "False", "'", '"', *"0123456789")):
         return word
     given = {"": ..., "True": True, "False": False}.get(value, value.strip("'\""))
-    return word.replace(parameter, _option_with_value(option, given), 1)
+    return word.replace(parameter, as_option(Parameter(name, given)), 1)
 
 
 def prepare() -> None:
@@ -208,22 +189,18 @@ def print_error(text: object) -> None:
 
 def message_of(error: BaseException) -> str:
     """Return the message of an error, its hint in the options of the command line."""
-    render = getattr(error, "render", None)
-    return str(error if render is None else render(as_option)) or type(error).__name__
+    message = error.render(as_option) if isinstance(error, errors.LevelproxError) else str(error)
+    return message or type(error).__name__
 
 
 def as_option(parameter: Parameter) -> str:
     """Return a parameter as an option of the command line, with its value."""
-    return _option_with_value(f"--{parameter.name.replace('_', '-')}", parameter.value)
-
-
-def _option_with_value(option: str, value: Any) -> str:
-    if value is ... or value is True:
-        return option
-    if value is False:
-        return f"--no-{option[2:]}"
+    option = _RENAMED.get(parameter.name, parameter.name).replace("_", "-")
+    value = parameter.value
+    if value is ... or isinstance(value, bool):
+        return f"--no-{option}" if value is False else f"--{option}"
     values = value if isinstance(value, list | tuple) else [value]
-    return " ".join(f"{option} {shlex.quote(str(one))}" for one in values)
+    return " ".join(f"--{option} {shlex.quote(str(one))}" for one in values)
 
 
 @contextmanager

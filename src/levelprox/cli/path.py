@@ -85,11 +85,10 @@ class _Path:
         known = NameLookup.of(self.data, y)
         model = self.options.estimator(self.task, known)
         with errors_as_bad_data():
-            if self.options.level is not None:
-                return list(
-                    model.fit_path(X, y, level=self.options.level, sample_weight=weight, **self.data.more)
-                ), None
-            return self._one_by_one(model, X, y, weight)
+            if self.options.level is None:
+                return self._one_by_one(model, X, y, weight)
+            fits = model.fit_path(X, y, level=self.options.level, sample_weight=weight, **self.data.more)
+            return list(fits), None
 
     def _one_by_one(self, model: Any, X: Any, y: Any, weight: Any) -> tuple[list[Any], KeyboardInterrupt | None]:
         """Fit each budget as `fit` does, with progress over the budgets."""
@@ -137,8 +136,7 @@ class _Path:
 
 def _written(path: _Path, fits: list[Any], rows: list[dict[str, Any]], report: Path | None) -> Iterator[Path]:
     """Write the output files; yield each of them."""
-    options = path.options
-    out, force = options.out, options.force
+    out, force = path.options.out, path.options.force
     if out is not None:
         is_json = out.suffix.lower() == ".json"
         text = json_.dumps(plain(rows), indent=2, allow_nan=False) + "\n" if is_json else _csv(rows)

@@ -236,7 +236,9 @@ def read_data(
     else:
         table = read_table(path, kind, how)
         data = of_table(table, features if isinstance(features, Sequence) else None, needs_target, how, Path(path))
-    _check_width(data, features)
+    width = len(features) if isinstance(features, Sequence) else features
+    if width is not None and data.shape[1] != width:
+        raise FileFormatError(f"{shown(path)}: {data.shape[1]} features, but the model was fitted to {width} of them")
     return data
 
 
@@ -364,13 +366,3 @@ def _prepared(table: Table, preprocessing: Preprocessing, droppable: bool) -> An
         check = table.check_numbers if column.categories is None else table.check_text
         check([column.name], column.fill is not None, droppable)
     return preprocessing.transform(table.frame)
-
-
-def _check_width(data: Data, features: Sequence[str] | int | None) -> None:
-    if features is None:
-        return
-    width = features if isinstance(features, int) else len(features)
-    if data.shape[1] != width:
-        raise FileFormatError(
-            f"{shown(data.path)}: {data.shape[1]} features, but the model was fitted to {width} of them"
-        )
