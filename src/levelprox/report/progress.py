@@ -272,9 +272,7 @@ class RichBar:
 
         columns = [rich.TextColumn("{task.description}", markup=False), rich.BarColumn(bar_width=24)]
         columns += [rich.TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("state", "aside")]
-        columns += (
-            [rich.TimeElapsedColumn()] if total is None else [rich.TimeElapsedColumn(), rich.TimeRemainingColumn()]
-        )
+        columns += [rich.TimeElapsedColumn(), *([] if total is None else [rich.TimeRemainingColumn()])]
         self.bar = rich.Progress(*columns, console=console, transient=True)
         self.what, self.total, self.done = what, total, 0
         self.task = self.bar.add_task(title, total=total, state="", aside="")
