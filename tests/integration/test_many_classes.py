@@ -22,7 +22,7 @@ from levelprox.result import Status
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.fit import Fit, gap_bound
 from levelprox.subset.newton import newton_step
-from levelprox.subset.nonsmooth_refit import ExactRefits, KinkedModel, minimised
+from levelprox.subset.nonsmooth_refit import ExactRefits, KinkedModel, exact_fit
 from levelprox.subset.swap_bounds import _inverse, _regularised_inverse
 from levelprox.subset.swaps import SwapSearch
 from tests.support.clocks import until
@@ -149,7 +149,7 @@ def test_classes_share_the_coordinates_of_their_columns(monkeypatch):
     features = np.array([0, 1, 6])
     near = Fit(np.empty(0, np.intp), np.empty(0), np.inf, np.empty(0))
     columns = [np.ascontiguousarray(model.design.matvec(unit)) for unit in np.eye(7)[features]]
-    alone = [minimised(part, columns, np.zeros(3, np.bool_), np.zeros(3)) for part in model.parts]
+    alone = [exact_fit(part, columns, np.zeros(3, np.bool_), np.zeros(3)) for part in model.parts]
     monkeypatch.setattr(KinkedModel, "columns", lambda *given: made.append(1) or make(*given))
     fit = ExactRefits(problem(model))(features, near, lambda: np.inf)
     assert len(made) == 1
@@ -162,7 +162,7 @@ def test_a_class_without_loss_is_fitted_once(monkeypatch):
     fit = KinkedModel.fit
     monkeypatch.setattr(KinkedModel, "fit", lambda *given: made.append(1) or fit(*given))
     columns = [np.arange(30.0), np.ones(30)]
-    vertex = minimised(model.parts[0], columns, np.zeros(2, np.bool_), np.zeros(2))
+    vertex = exact_fit(model.parts[0], columns, np.zeros(2, np.bool_), np.zeros(2))
     assert vertex.psi <= 1e-13
     assert len(made) == 1
 

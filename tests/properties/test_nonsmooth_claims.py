@@ -232,7 +232,7 @@ def refitted(whole: Problem, features, seconds_left=lambda: np.inf) -> vertex.Ve
     places = [*sorted({*features, *whole.keep}), *([d] if whole.intercept else [])]
     columns = [model.moved(np.eye(model.dimension)[j]) for j in places]
     signs = np.array([whole.nonnegative and j < d for j in places], bool)
-    return vertex.minimised(model, columns, signs, np.zeros(len(places)), seconds_left)
+    return vertex.exact_fit(model, columns, signs, np.zeros(len(places)), seconds_left)
 
 
 def one_class(seed: int) -> tuple[Problem, list[list[int]]]:
@@ -334,8 +334,8 @@ def test_a_column_that_others_span_does_not_cost_digits():
         b = np.random.default_rng(seed).standard_normal(8) / 30
         objective = LinearModel(LARGE_MEANS, b, "absolute", fit_intercept=True)
         # One column less: the third is ten times the second less the first, and a constant.
-        fewer = vertex.minimised(objective, [*columns[:2], columns[3]], np.zeros(3, np.bool_), np.zeros(3))
-        found = vertex.minimised(objective, columns, np.zeros(4, np.bool_), np.zeros(4))
+        fewer = vertex.exact_fit(objective, [*columns[:2], columns[3]], np.zeros(3, np.bool_), np.zeros(3))
+        found = vertex.exact_fit(objective, columns, np.zeros(4, np.bool_), np.zeros(4))
         assert found.psi <= fewer.psi + 1e-9
         assert abs(found.psi - np.mean(np.abs(found.margins - b))) <= 1e-12
         assert found.rounding <= 1e-9

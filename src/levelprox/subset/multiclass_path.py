@@ -49,7 +49,8 @@ def best_on_class_path(swaps: SwapSearch, k: int) -> Fit:
     known = shared(swaps.problem)
     with known.lock:
         if known.path is None:
-            known.path = _new_path(swaps.problem, newton_of(swaps.problem))
+            kept, d = swaps.problem.unpenalized.astype(np.intp), swaps.problem.n_features
+            known.path = ClassPath(newton_of(swaps.problem), kept, d - kept.size)
         found = known.path.at(k, swaps.check_time)
     swaps.n_refits += found.n_fits
     swaps.n_grad += found.n_passes
@@ -77,10 +78,6 @@ def _columns_of(design: Design) -> Matrix:
         for j, unit in zip(chosen, np.eye(chosen.size), strict=True):
             columns[j] = part.matvec(unit)
     return columns
-
-
-def _new_path(problem: FeatureProblem, newton: ClassNewton) -> ClassPath:
-    return ClassPath(newton, problem.unpenalized.astype(np.intp), problem.n_features - problem.unpenalized.size)
 
 
 class ClassEstimates:

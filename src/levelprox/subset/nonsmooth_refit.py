@@ -152,7 +152,7 @@ class ExactRefits:
         shared = self.kinked[0].columns(columns, signs)  # with coordinates, for all classes
         noise = None if self.noise is None else self.noise[features]
         found = [
-            minimised(kinked, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
+            exact_fit(kinked, columns, signs, np.ascontiguousarray(begin[:, k]), seconds_left, noise, shared)
             for k, kinked in enumerate(self.kinked)
         ]
         x = np.stack([one.x for one in found], axis=1).ravel()
@@ -210,7 +210,7 @@ def has_large_models(problem: FeatureProblem) -> bool:
     return large and not np.any(problem.must_be_nonnegative())
 
 
-def minimised(
+def exact_fit(
     model: LinearModel | KinkedModel,
     columns: list[Vector],
     nonnegative: Mask,

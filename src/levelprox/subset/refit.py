@@ -46,9 +46,8 @@ from levelprox.subset.fit import (
     rounding_of_margins,
 )
 from levelprox.subset.multiclass_fit import class_fit
-from levelprox.subset.newton import Proximal
-from levelprox.subset.newton import minimised as newton_fit
-from levelprox.subset.nonsmooth_refit import minimised
+from levelprox.subset.newton import Proximal, minimised
+from levelprox.subset.nonsmooth_refit import exact_fit
 
 #: Relative to ψ: how much a refit may leave to gain, and a rough one on the way.
 ACCURACY, ROUGH_ACCURACY = 1e-13, 1e-6
@@ -96,8 +95,7 @@ class Refits:
         self.factorised, self.brief = 0, False
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge
-        linear = objective.parts[0] if isinstance(objective, OneVsRestModel) else objective
-        self.noise = linear.design.column_noise() if isinstance(linear, LinearModel) else None
+        self.noise = None if isinstance(objective, MultinomialModel) else objective.design.column_noise()
         convex_part = isinstance(objective, LinearModel) and objective.loss.weak_convexity == 0
         if isinstance(objective, LinearModel | OneVsRestModel) and (convex_part or not np.any(self.signs)):
             self.parts = (objective,) if isinstance(objective, LinearModel) else objective.parts
@@ -220,7 +218,7 @@ class Refits:
         columns, delta = list(self.dense(features).T), cast(Huber, objective.loss).delta
         signs, begin = self.signs[features], begun_at(near, features, 1)
         noise = None if self.noise is None else self.noise[features]
-        vertex = minimised(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
+        vertex = exact_fit(objective.with_loss(Absolute()), columns, signs, begin, self.how.seconds_left, noise=noise)
         psi = objective.value_of(vertex.margins)
         resolution = LAST_DIGITS_SHARE * (abs(psi) + rounding_of_loss(objective, vertex.margins))
         gap = max(psi - delta * (vertex.psi - vertex.error) + 0.5 * delta**2, 0.0)
@@ -336,7 +334,7 @@ class Refits:
         # Where classes are separated in part, more steps only lengthen coefficients, and rounding says by how much.
         if several and self.is_expensive(x.size):
             return self._by_class(features, objective, model, x, accuracy)
-        found = newton_fit(Proximal(model), x, math.inf if several else accuracy, tolerance)
+        found = minimised(Proximal(model), x, math.inf if several else accuracy, tolerance)
         fit = Fit(features, *found[:4], *self._gap(model, accuracy, *found[1:4])) if found.converged else None
         if several and (fit is None or not fit.gap <= accuracy * abs(fit.psi) + fit.resolution):
             return better_known(fit, self._by_class(features, objective, model, x, accuracy))

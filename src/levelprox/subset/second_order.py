@@ -255,8 +255,7 @@ class SetFits(SecondOrder):
 
     def fitted(self, features: Features, near: Fit | None = None) -> Fit:
         """Minimise ψ over these features, from the coefficients of another fit."""
-        self._count_refit()
-        fit = self.refits(features, near or self.best, self.tolerance, math.inf, self.accuracy)
+        fit = self.fitted_below(math.inf, features, near)
         assert fit is not None
         return fit
 

@@ -48,11 +48,6 @@ _SLOPE_DIGITS = 16  # units in the last place of ℓ', of its terms
 _STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
 
-def inverse_hessian(objective: Model, fit: Fit) -> Matrix:
-    """Return K over the features of the fit; of those that depend on each other a pseudo-inverse."""
-    return _inverse(_hessian(objective, fit), objective)
-
-
 def _hessian(objective: Model, fit: Fit) -> Matrix:
     """Return H over the features of the fit; ψ is of all features."""
     known = fit.hessian
@@ -60,6 +55,7 @@ def _hessian(objective: Model, fit: Fit) -> Matrix:
 
 
 def _inverse(hessian: Matrix, objective: Curved) -> Matrix:
+    """Return K over the features of a fit; of those that depend on each other a pseudo-inverse."""
     if isinstance(objective, OneVsRestModel):
         return _inverse_by_class(hessian, objective.n_outputs)
     if not objective.only_contrasts:
@@ -179,7 +175,7 @@ def gap_before_last_step(objective: Model, z: Vector) -> float:
 def costs(problem: FeatureProblem, fit: Fit) -> Vector:
     """Return what leaving out each feature of a fit costs, inf for unpenalized ones, without a pass over the others."""
     assert isinstance(problem.objective, Model)
-    K, n_outputs = inverse_hessian(problem.objective, fit), problem.n_outputs
+    K, n_outputs = _inverse(_hessian(problem.objective, fit), problem.objective), problem.n_outputs
     cost = np.full(fit.features.size, np.inf)
     for i in np.flatnonzero(problem.counts(fit.features)):
         mine = slice(i * n_outputs, (i + 1) * n_outputs)

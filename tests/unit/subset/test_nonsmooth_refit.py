@@ -5,7 +5,7 @@ import pytest
 
 from levelprox import LinearModel, _kernels
 from levelprox.losses import Absolute, Hinge, Quantile
-from levelprox.subset.nonsmooth_refit import KinkedModel, minimised
+from levelprox.subset.nonsmooth_refit import KinkedModel, exact_fit
 
 LOSSES = [Absolute(), Quantile(0.2), Hinge()]
 
@@ -35,7 +35,7 @@ def samples(loss, n=6000, m=5, seed=0, kind="normal"):
 def test_the_dual_solution_shows_that_a_fit_is_exact(loss, kind):
     model = samples(loss, kind=kind)
     columns = [model.moved(unit) for unit in np.eye(model.dimension)]
-    found = minimised(model, columns, np.zeros(len(columns), np.bool_), np.zeros(len(columns)))
+    found = exact_fit(model, columns, np.zeros(len(columns), np.bool_), np.zeros(len(columns)))
     low, high = loss.slopes(model.target)
     u = found.slopes[0]
     counts = model.share > 0
@@ -52,9 +52,9 @@ def test_where_a_fit_begins_does_not_matter(loss):
     model = samples(loss)
     columns = [model.moved(unit) for unit in np.eye(model.dimension)]
     none = np.zeros(len(columns), np.bool_)
-    first = minimised(model, columns, none, np.zeros(len(columns)))
+    first = exact_fit(model, columns, none, np.zeros(len(columns)))
     for near in (first.x, -first.x, np.full(len(columns), 1e3)):
-        assert minimised(model, columns, none, near).psi == pytest.approx(first.psi, rel=1e-11)
+        assert exact_fit(model, columns, none, near).psi == pytest.approx(first.psi, rel=1e-11)
 
 
 def test_signs_hold_with_many_samples():
@@ -62,7 +62,7 @@ def test_signs_hold_with_many_samples():
     columns = [model.moved(unit) for unit in np.eye(model.dimension)]
     columns[1] = -columns[1]
     signs = np.arange(len(columns)) < 5
-    found = minimised(model, columns, signs, np.zeros(len(columns)))
+    found = exact_fit(model, columns, signs, np.zeros(len(columns)))
     assert np.all(found.x[signs] >= 0) and found.x[1] == 0
     assert found.error <= 1e-9 * found.psi + 8 * found.rounding
 
@@ -84,7 +84,7 @@ def test_few_samples(n):
     rng = np.random.default_rng(n)
     model = LinearModel(rng.standard_normal((n, 4)), rng.standard_normal(n), Absolute())
     columns = [model.moved(unit) for unit in np.eye(4)]
-    found = minimised(model, columns, np.zeros(4, np.bool_), np.zeros(4))
+    found = exact_fit(model, columns, np.zeros(4, np.bool_), np.zeros(4))
     assert found.psi <= 1e-13 and np.count_nonzero(found.x) <= n
-    empty = minimised(model, [], np.zeros(0, np.bool_), np.zeros(0))
+    empty = exact_fit(model, [], np.zeros(0, np.bool_), np.zeros(0))
     assert empty.psi == pytest.approx(float(np.mean(np.abs(model.target))))

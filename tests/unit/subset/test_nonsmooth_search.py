@@ -101,7 +101,7 @@ def test_refits_are_as_low_as_the_linear_program(loss, seed):
     columns = [model.moved(unit) for unit in np.eye(model.dimension)]
     signs = np.arange(model.dimension) < whole.X.shape[1] if whole.nonnegative else np.zeros(model.dimension, bool)
     for near in (np.zeros(model.dimension), rng.standard_normal(model.dimension), np.full(model.dimension, 1e6)):
-        found = vertex.minimised(model, columns, signs, near)
+        found = vertex.exact_fit(model, columns, signs, near)
         value = model.value_and_gradient(found.x)[0]
         assert value == pytest.approx(whole.psi(range(whole.X.shape[1])), rel=1e-10)
         assert np.all(found.x[signs] >= 0)
