@@ -88,10 +88,6 @@ class Residual:
         with np.errstate(over="ignore"):
             return float(np.sum(np.square(each, out=each)))
 
-    def largest(self, y: float) -> float:
-        """Return the largest residual."""
-        return self.lines.largest(y)
-
     def best(self, g: float, null: NullFit) -> tuple[float, float, float]:
         """Return the best multiplier y ≥ 0 where g(x) is g, with the residuals of stationarity and complementarity.
 

@@ -150,10 +150,13 @@ def by_models(
     if at.hessian is None:
         assert at.margins is not None
         at = replace(at, hessian=objective.hessian_of(at.margins, True))
-    damping, steps, projections, trusted = _DAMPED if _is_flat(objective, at) else 0.0, 0, 0, False
+    assert at.hessian is not None
+    # Sigmoid and huber losses have almost no curvature for some margins.
+    is_flat = float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
+    damping, steps, projections, trusted = _DAMPED if is_flat else 0.0, 0, 0, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
-        goal = _minimised(problem, at, model, residual, y, _for_model(enough, residual), how)
+        goal = _minimised(problem, at, model, residual, y, enough, how)
         steps, projections = steps + 1, projections + goal.projections
         if damping == 0 and np.array_equal(goal.x, at.x):
             # Along a coordinate without curvature and without a price the model has no minimum; a damped one has.
@@ -195,12 +198,6 @@ def _is_too_large(problem: Problem, x: Vector, most: int | None) -> bool:
     return problem.counted(problem.support(x)).size > most
 
 
-def _is_flat(objective: Curved, at: Iterate) -> bool:
-    """Return whether ψ has almost no curvature at x, as sigmoid and huber losses for some margins."""
-    assert at.hessian is not None
-    return float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
-
-
 def _at_the_floor(before: Iterate, at: Iterate, last: float, residual: float) -> bool:
     """Return whether a step was only rounding: it lowered neither the residual nor, up to its last digits, ψ."""
     return residual >= last and at.psi >= before.psi - _LAST_DIGITS * abs(before.psi)
@@ -232,8 +229,12 @@ def _further(problem: Problem, objective: Curved, at: Iterate, new: Iterate) -> 
 def _minimised(
     problem: Problem, at: Iterate, hessian: Matrix, residual: float, y: float, enough: Tolerance, how: SolverOptions
 ) -> _kernels.LevelModelOutcome:
-    """Return the end of LCPP on the second-order model of ψ at x, which does not refer to the data."""
+    """Return the end of LCPP on the second-order model of ψ at x, which does not refer to the data.
+
+    `residual` is the one at x, `enough` the residual of ψ at which to stop: the model is solved to a part of both.
+    """
     newton, surrogate = cast(Newton, how.subsolver), None
+    least = max(enough.least, _ENOUGH * residual)
     if how.surrogate is SURROGATES["paper"]:
 
         def surrogate(x: Vector) -> tuple[Vector | None, Vector | None, float]:
@@ -249,7 +250,7 @@ def _minimised(
         at.multiplier,
         residual,
         y,
-        (enough.least, enough.offset, enough.slope),
+        (least / 2, enough.offset / 2, enough.slope / 2),
         how.null.scale,
         how.null.curvature,
         how.gamma,
@@ -257,11 +258,6 @@ def _minimised(
         newton.max_steps,
         surrogate,
     )
-
-
-def _for_model(enough: Tolerance, residual: float) -> Tolerance:
-    """Return the tolerance for a model, given the residual at its centre."""
-    return Tolerance(max(enough.least, _ENOUGH * residual) / 2, enough.offset / 2, enough.slope / 2)
 
 
 def _model(problem: Problem, at: Iterate, damping: float) -> Matrix:

@@ -114,7 +114,7 @@ def test_the_multiplier_is_the_best_one(seed):
             return float(np.nanmax(held * np.minimum(1, certificate.slack / cost)))
 
     grid = np.concatenate([[0], np.geomspace(1e-6, 1e3, 4000), y * np.linspace(0.9, 1.1, 2000)])
-    best = min(max(residual.largest(t), complementarity(t)) for t in grid) / certificate.scale
+    best = min(max(residual.lines.largest(t), complementarity(t)) for t in grid) / certificate.scale
     assert certificate.kkt <= best * (1 + 1e-9) or certificate.multiplier == 0
 
 

@@ -132,7 +132,8 @@ class SGD(MinibatchSubsolver):
         assert isinstance(model, LinearModel)
         batch = batch_size(self.batch_size, model)
         progress = Progress(start.x.copy(), np.array([start.multiplier * subproblem.surrogate.lam]))
-        longest = min(self._longest_step(subproblem, model, start, batch), _carried(start))
+        carried = start.step if start.stop else math.inf  # t_max of the previous outer step, if there was one
+        longest = min(self._longest_step(subproblem, model, start, batch), carried)
         stop = StopReason.STATIONARY
         if 0 < longest < math.inf:
             lengths, source = self._lengths(subproblem, model, batch, longest), rng or np.random.default_rng()
@@ -157,11 +158,6 @@ class SGD(MinibatchSubsolver):
         m = subproblem.gamma - model.weak_convexity
         strongly_convex = 2 / (m * (k + 1)) if m > 0 else math.inf
         return np.minimum(longest, strongly_convex) * (1 - k / steps)
-
-
-def _carried(start: Iterate) -> float:
-    """Return t_max of the previous outer step; inf if x^{k−1} does not come from a subsolver."""
-    return start.step if start.stop else math.inf
 
 
 def _conclude(
