@@ -172,11 +172,7 @@ def best_subset(
             held |= {"feature_cost": costs.cost, "budget": costs.budget}
         return identity_without_level(objective, k=problem.k, tol=tol, prove=bool(prove), start=begin, **held)
 
-    with (
-        limited(seconds),
-        one_blas_thread(),
-        open_checkpoint(checkpoint, resume, identity, KINDS) as saved,
-    ):
+    with limited(seconds), one_blas_thread(), open_checkpoint(checkpoint, resume, identity, KINDS) as saved:
         searched, search = problem, cast(Search, RemoteSearch(tol, bool(prove), begin))
         if isinstance(objective, Model) and not objective.curved:
             search = NonsmoothSearch(tol, bool(prove), begin)

@@ -92,12 +92,7 @@ def _n_outputs(at: Vector, weights: Vector | None) -> int:
 
 
 def _radius(
-    constraint: Constraint,
-    at: Vector,
-    support: Features,
-    price: Vector,
-    level: float,
-    weights: Vector | None,
+    constraint: Constraint, at: Vector, support: Features, price: Vector, level: float, weights: Vector | None
 ) -> float:
     """Return τ of the set that touches g at `at` with the given weight of |x| on its support, rounded inwards."""
     spent = price * np.abs(at[support])

@@ -32,17 +32,7 @@ from levelprox.methods.subsolvers import Smoothing, Subsolver
 from levelprox.methods.working_set import steps
 from levelprox.objectives import Model
 from levelprox.problem import Problem
-from levelprox.result import (
-    Iterate,
-    Kinks,
-    Record,
-    Result,
-    Stage,
-    Status,
-    StopReason,
-    length_of,
-    relative_change,
-)
+from levelprox.result import Iterate, Kinks, Record, Result, Stage, Status, StopReason, length_of, relative_change
 from levelprox.theory import Parameters
 
 #: What the state of a run consists of.
