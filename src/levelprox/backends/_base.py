@@ -23,6 +23,7 @@ from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends.partition import Form
 from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
 from levelprox.exceptions import InvalidInputError
+from levelprox.losses import Loss
 from levelprox.objectives import Curved
 from levelprox.objectives.feature_scale import ColumnSquares, FeatureScale
 from levelprox.objectives.leave_one_out import Point
@@ -109,6 +110,7 @@ class RemoteObjective(Curved):
         self.only_contrasts = form.softmax and form.n_outputs > 1
         self.features: Features = np.arange(n_all)
         self.shared = SharedState()
+        self._convex: list[Self] = []  # `convex_start` over all features, once it is there; shared by all restrictions
 
     #: Where the data are, in messages.
     where: ClassVar[str]
@@ -146,6 +148,21 @@ class RemoteObjective(Curved):
     @abstractmethod
     def _middle(self) -> float:
         """Return a middle of the targets, where the intercept begins."""
+
+    @abstractmethod
+    def with_loss(self, loss: Loss) -> Self:
+        """Return the same samples with another loss, over all features."""
+
+    @property
+    def convex_start(self) -> Self | None:
+        """The same samples with the loss's own convex start for its loss."""
+        if self.loss.convex_start is None:
+            return None
+        if not self._convex:
+            self._convex.append(self.with_loss(self.loss.convex_start))
+        convex = self._convex[0].over(self.features)
+        convex.strength = self.strength
+        return convex
 
     def accuracy(self, x: Vector) -> float:
         """Return the share of the samples, by weight, whose class has the largest margin at x; of labels only."""
@@ -196,8 +213,7 @@ class RemoteObjective(Curved):
     @property
     def feature_scale(self) -> FeatureScale:
         if self.shared.feature_scale is None:
-            whole = copy.copy(self)
-            whole.features = np.arange(self.n_all)
+            whole = self.over(np.arange(self.n_all))
             means = whole.column_means if self.form.fit_intercept and self.form.center is None else None
             squares = np.ones(self.n_all) if self.form.standardized else whole.column_squares
             self.shared.feature_scale = FeatureScale.of_moments(squares, means, whole.unpenalized)
@@ -206,7 +222,7 @@ class RemoteObjective(Curved):
     @property
     def traffic(self) -> Traffic:
         """Rounds and bytes so far, of this model and all its restrictions."""
-        return self.shared.traffic
+        return sum((convex.traffic for convex in self._convex), self.shared.traffic)
 
     def evaluate(self, query: Query) -> PartialSums:
         """One round."""
@@ -254,8 +270,12 @@ class RemoteObjective(Curved):
         return self.loss.attained or self.is_held()
 
     def restrict(self, W: NDArray[np.intp]) -> Self:
+        return self.over(self.features[W])
+
+    def over(self, features: Features) -> Self:
+        """Return ψ as a function of these features of the data."""
         part = copy.copy(self)
-        part.features = self.features[W]
+        part.features = features
         return part
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:

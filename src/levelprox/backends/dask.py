@@ -224,10 +224,6 @@ def _read(
         raise _portable(index, error) from None
 
 
-def _assembled(blocks: list[Any]) -> Any:
-    return _side_by_side(blocks)
-
-
 def _counted(X: Any) -> int:
     return int(X.shape[0])
 
@@ -342,7 +338,7 @@ def _measured(executor: Executor, blocks: list[list[Any]], token: str) -> tuple[
     """Blocks in the memory of the workers, and the rows of each: X is not read twice to count them."""
     from dask.delayed import delayed
 
-    assembled = delayed(_assembled, pure=False, traverse=False)
+    assembled = delayed(_side_by_side, pure=False, traverse=False)
     kept = executor.keep([assembled(row, dask_key_name=f"levelprox-block-{token}-{i}") for i, row in enumerate(blocks)])
     count = f"levelprox-count-{token}"
     graph: dict[Any, Any] = {(count, i): (_counted, one) for i, one in enumerate(kept)}

@@ -24,22 +24,16 @@ _BUSY_STATES = ("executing", "long-running", "ready", "fetch", "flight")  # of t
 class ChunkError(Exception):
     """A task failed: the number of its chunk, and the reason. It is sent from a worker to the client."""
 
-    def for_user(self) -> LevelproxError:
-        """Return the error that the user sees."""
-        return chunk_error(*self.args)
-
     def __reduce__(self) -> tuple[type[ChunkError], tuple[Any, ...]]:
         return ChunkError, self.args
 
 
-def chunk_error(chunk: int, reason: BaseException) -> LevelproxError:
-    """Return why a chunk failed, for the user: an error of levelprox keeps its type."""
+def raise_for_chunk(chunk: int, reason: BaseException) -> NoReturn:
+    """Raise why a chunk failed, for the user: an error of levelprox keeps its type."""
     if isinstance(reason, LevelproxError):
         place = f"chunk {chunk}: "
-        return reason if str(reason).startswith(place) else reason.prefixed(place)
-    error = BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}")
-    error.__cause__ = reason
-    return error
+        raise (reason if str(reason).startswith(place) else reason.prefixed(place)) from reason.__cause__
+    raise BackendError(f"chunk {chunk}: its task failed with {type(reason).__name__}: {reason}") from reason
 
 
 class Threads:
@@ -52,8 +46,7 @@ class Threads:
         try:
             return list(compute(*collections, scheduler="threads"))  # type: ignore[no-untyped-call]
         except ChunkError as error:
-            explained = error.for_user()
-            raise explained from explained.__cause__
+            raise_for_chunk(*error.args)
 
     def keep_task(self, key: str, task: Any) -> Any:
         """Compute one task, and keep its result where it was computed."""
@@ -68,8 +61,7 @@ class Threads:
         try:
             return dask.threaded.get(graph, key)
         except ChunkError as error:
-            explained = error.for_user()
-            raise explained from explained.__cause__
+            raise_for_chunk(*error.args)
 
     def __repr__(self) -> str:
         return "threads"
@@ -167,8 +159,7 @@ class Cluster:
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, ChunkError):
-            explained = error.for_user()
-            raise explained from explained.__cause__
+            raise_for_chunk(*error.args)
         failed = [i for i, chunk in enumerate(chunks) if chunk.status == "error"]
         if isinstance(error, KilledWorker):
             raise BackendError(
@@ -176,8 +167,7 @@ class Cluster:
                 "another beside it, for want of memory most likely: make the chunks smaller, or give the workers more"
             ) from error
         if failed:
-            explained = chunk_error(failed[0], error)
-            raise explained from explained.__cause__
+            raise_for_chunk(failed[0], error)
         self._check_connected()
         raise BackendError(f"the cluster failed with {type(error).__name__}: {error}") from error
 

@@ -6,14 +6,12 @@ is sent when. Each query is one transfer there, of its points, and one back, of 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.backends._base import RemoteObjective, SharedState
@@ -21,7 +19,7 @@ from levelprox.backends.array_namespace import Transfers
 from levelprox.backends.device_design import Columns
 from levelprox.backends.device_source import DeviceSource, Losses, Parcel
 from levelprox.backends.partition import Form
-from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
+from levelprox.backends.query import AHEAD, PartialSums, Query
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import Loss
 from levelprox.objectives.feature_scale import ColumnSquares
@@ -54,12 +52,6 @@ class DeviceModel(RemoteObjective):
     def transfers(self) -> Transfers:
         """What has crossed between the device and the host."""
         return self.namespace.transfers
-
-    @property
-    def traffic(self) -> Traffic:
-        """Rounds and bytes so far, of this model and all its restrictions."""
-        convex = self._facts.get("convex start")
-        return self.shared.traffic if convex is None else self.shared.traffic + convex.traffic
 
     def partial_sums(self, query: Query) -> PartialSums:
         """Return means over all samples, Σ s_i … / Σ s."""
@@ -225,29 +217,18 @@ class DeviceModel(RemoteObjective):
                 raise InvalidInputError("the norm of a column of X overflows; scale the columns")
         return self._own[name]
 
-    def restrict(self, W: NDArray[np.intp]) -> Self:
-        """Return ψ as a function of the features in W (coordinates, where n_outputs is 1), the others held at zero."""
-        part = super().restrict(W)
+    def over(self, features: Features) -> Self:
+        """Return ψ as a function of these features of the data."""
+        part = super().over(features)
         part._own = {}
         return part
 
-    @property
-    def convex_start(self) -> DeviceModel | None:
-        """The same samples with the loss's own convex start for its loss."""
-        start = self.loss.convex_start
-        if start is None:
-            return None
-        whole: DeviceModel = self._once("convex start", lambda: self._with_loss(start))
-        convex = copy.copy(whole)
-        convex.features, convex.strength, convex._own = self.features, self.strength, {}
-        return convex
-
-    def _with_loss(self, loss: Loss) -> DeviceModel:
-        """All features with another loss; columns that are kept serve both."""
-        other = copy.copy(self)
+    def with_loss(self, loss: Loss) -> Self:
+        """Return the same samples with another loss, over all features; columns that are kept serve both."""
+        other = self.over(np.arange(self.n_all))
         other.form, other.loss = replace(self.form, loss=loss), loss
         other.losses, other.shared = Losses(self.samples, other.form), SharedState()
-        other._facts, other._own = {}, {}
+        other._facts, other._convex = {}, []
         return other
 
     def _middle(self) -> float:

@@ -7,7 +7,6 @@ Each ψ_c is a model as any other, evaluated by the same kernels; `query.py` has
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -33,7 +32,7 @@ from levelprox.backends.partition import (
     median,
     spread_about,
 )
-from levelprox.backends.query import AHEAD, PartialSums, Query, Traffic
+from levelprox.backends.query import AHEAD, PartialSums, Query
 from levelprox.losses import Loss
 from levelprox.objectives.feature_scale import ColumnSquares
 from levelprox.objectives.leave_one_out import Point
@@ -193,7 +192,6 @@ class PartitionedModel(RemoteObjective):
         super().__init__(form, source.n_features + form.fit_intercept)
         self.source = source.transformed(SetForm(form))
         self._summary: Summary | None = None
-        self._convex: list[PartitionedModel] = []  # shared by all restrictions
 
     @property
     def summary(self) -> Summary:
@@ -201,11 +199,6 @@ class PartitionedModel(RemoteObjective):
         if self._summary is None:
             self._summary = self.source.total(_summary)
         return self._summary
-
-    @property
-    def traffic(self) -> Traffic:
-        """Rounds and bytes so far, of this model and all its restrictions."""
-        return sum((convex.traffic for convex in self._convex), self.shared.traffic)
 
     def partial_sums(self, query: Query) -> PartialSums:
         """Return means over all samples, Σ s_i … / Σ s."""
@@ -257,16 +250,9 @@ class PartitionedModel(RemoteObjective):
             curvature = (self.n_outputs - 1) / self.n_outputs**2
         return curvature * (squares.total / squares.nonzero)
 
-    @property
-    def convex_start(self) -> PartitionedModel | None:
-        """The same samples with the loss's own convex start for its loss."""
-        if self.loss.convex_start is None:
-            return None
-        if not self._convex:
-            self._convex.append(PartitionedModel(self.source, replace(self.form, loss=self.loss.convex_start)))
-        convex = copy.copy(self._convex[0])
-        convex.features, convex.strength = self.features, self.strength
-        return convex
+    def with_loss(self, loss: Loss) -> Self:
+        """Return the same samples with another loss, over all features."""
+        return type(self)(self.source, replace(self.form, loss=loss))
 
     def __repr__(self) -> str:
         return f"PartitionedModel({self.source!r}, loss={self.loss!r})"
