@@ -241,13 +241,10 @@ class Converted:
     arrays : dict of str to StoredArray
         "data", "indices", "indptr" and "y".
     shape : (int, int)
-    path : Path
-        The file of this form.
     """
 
     arrays: dict[str, StoredArray]
     shape: tuple[int, int]
-    path: Path
 
 
 def converted_libsvm(
@@ -345,7 +342,7 @@ def _found(place: Path, key: dict[str, Any]) -> Converted | None:
         return None
     except (ValueError, KeyError, TypeError):  # another kind of file, or damaged
         return None
-    return Converted(arrays, (int(n), int(d)), place) if set(arrays) == set(_NAMES) else None
+    return Converted(arrays, (int(n), int(d))) if set(arrays) == set(_NAMES) else None
 
 
 def _parts(reading: LibsvmPass, key: dict[str, Any], folder: Path) -> Iterator[bytes | memoryview]:
