@@ -366,7 +366,7 @@ _TABLES: dict[str, dict[str, Keep]] = {
     "unit/io/test_plain.py": {
         "test_a_small_file_never_takes_much_memory": Keep(2, "records"),
     },
-    "unit/methods/test_kkt_newton.py": {
+    "unit/methods/test_restricted.py": {
         "test_residuals_are_squared_by_every_step": Keep(16),
     },
     "unit/test_projection.py": {
