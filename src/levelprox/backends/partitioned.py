@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -191,14 +191,11 @@ class PartitionedModel(RemoteObjective):
     def __init__(self, source: PartitionedSource, form: Form) -> None:
         super().__init__(form, source.n_features + form.fit_intercept)
         self.source = source.transformed(SetForm(form))
-        self._summary: Summary | None = None
 
-    @property
+    @cached_property
     def summary(self) -> Summary:
         """Sums over all samples; one round, at the first use."""
-        if self._summary is None:
-            self._summary = self.source.total(_summary)
-        return self._summary
+        return self.source.total(_summary)
 
     def partial_sums(self, query: Query) -> PartialSums:
         """Return means over all samples, Σ s_i … / Σ s."""

@@ -72,7 +72,7 @@ class Chunked(ABC):
     nbytes: int
     #: Distinguishes it from arrays: see `is_remote`.
     is_chunked: Literal[True] = True
-    _y: Targets | None = None
+    _y: StoredArray | None = None
 
     def __init__(
         self,
@@ -139,7 +139,8 @@ class Chunked(ABC):
         """Return the targets of the rows of chunk i."""
         if self._y is None:
             raise InvalidInputError(f"{self.name} holds no targets: give y")
-        return self._y[self.rows(i)]
+        rows = self.rows(i)
+        return np.array(self._y.rows(rows.start, rows.stop))
 
     def bring(self, i: int) -> None:
         """Read chunk i ahead, for `chunk`; to be called from any thread."""
@@ -198,8 +199,8 @@ class ChunkedArray(Chunked):
         if len(shape) != 2:
             raise FileFormatError(f"{shown(path)}: X must have rows and columns, got shape {shape}")
         check_type(dtype, shown(path))
-        self._y = None if target is None else Targets(open_npy(target), shown(target), shape[0], shown(path))
-        states = [self._x.state] if self._y is None else [self._x.state, self._y.stored.state]
+        self._y = None if target is None else checked_targets(open_npy(target), shown(target), shape[0], shown(path))
+        states = [self._x.state] if self._y is None else [self._x.state, self._y.state]
         super().__init__(
             path, states, (shape[0], shape[1]), dtype, even_bounds(shape[0], self._x.row_bytes, chunk_bytes)
         )
@@ -216,29 +217,13 @@ class ChunkedArray(Chunked):
         return DenseDesign(read)
 
 
-class Targets:
-    """Targets in an array of a file, checked.
-
-    Parameters
-    ----------
-    stored : StoredArray
-    name : str
-        What errors call them.
-    n : int
-        How many there must be.
-    of : str
-        What errors call X.
-    """
-
-    def __init__(self, stored: StoredArray, name: str, n: int, of: str) -> None:
-        if stored.shape != (n,):
-            raise FileFormatError(f"{of} has {n} rows, but the targets in {name} have shape {stored.shape}")
-        if stored.dtype.kind not in "buifUS":
-            raise FileFormatError(f"{name}: targets must be numbers, truth values or words, got {stored.dtype}")
-        self.stored = stored
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        return np.array(self.stored.rows(rows.start, rows.stop))
+def checked_targets(stored: StoredArray, name: str, n: int, of: str) -> StoredArray:
+    """Return the array of a file that holds n targets, or raise; errors call it `name`, and X `of`."""
+    if stored.shape != (n,):
+        raise FileFormatError(f"{of} has {n} rows, but the targets in {name} have shape {stored.shape}")
+    if stored.dtype.kind not in "buifUS":
+        raise FileFormatError(f"{name}: targets must be numbers, truth values or words, got {stored.dtype}")
+    return stored
 
 
 def check_type(dtype: np.dtype[Any], name: str) -> None:
@@ -320,9 +305,10 @@ def open_chunked(
 
         if target is not None:
             raise InvalidInputError(f"{shown(path)}: the targets of a LIBSVM file are its labels; leave target out")
-        return ChunkedSparse.from_libsvm(
-            place, cache=cache, n_features=n_features, zero_based=zero_based, chunk_bytes=size
-        )
+        from levelprox.io.libsvm import converted_libsvm  # other files do without the parser
+
+        form = converted_libsvm(place, cache=cache, n_features=n_features, zero_based=zero_based, dtype=np.float64)
+        return ChunkedSparse(os.fsdecode(place), form.arrays, form.shape, form.arrays["y"], size)
     named = None if target is None else os.fspath(target)
     if ending in (".parquet", ".pq"):
         from levelprox.designs.chunked_formats import ChunkedTable

@@ -13,9 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._typing import PathLike
 from levelprox.designs._base import Design
-from levelprox.designs.chunked import CHUNK_BYTES, Chunked, Targets, check_type
+from levelprox.designs.chunked import CHUNK_BYTES, Chunked, check_type, checked_targets
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.sparse import SparseDesign
 from levelprox.exceptions import BackendError, FileFormatError, InvalidInputError
@@ -62,29 +61,12 @@ class ChunkedSparse(Chunked):
                 f"{name}: data, indices and indptr have shapes {stored}, {self._indices.shape} and "
                 f"{self._indptr.shape}, which is no CSR matrix of {shape[0]} rows"
             )
-        self._y = None if target is None else Targets(target, "the same file", shape[0], name)
+        self._y = None if target is None else checked_targets(target, "the same file", shape[0], name)
         used = [self._data, self._indices, self._indptr, *([] if target is None else [target])]
         states = {one.state.path: one.state for one in used}
         bounds, self._begins = _bounds(self._indptr, stored[0], self._entry_bytes, chunk_bytes, name)
         super().__init__(path, list(states.values()), shape, self._data.dtype, bounds)
         self.nbytes = sum(one.nbytes for one in (self._data, self._indices, self._indptr))
-
-    @classmethod
-    def from_libsvm(
-        cls,
-        path: PathLike,
-        *,
-        cache: str | os.PathLike[str] | None = None,
-        n_features: int | None = None,
-        zero_based: bool = False,
-        dtype: Any = np.float64,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> Self:
-        """Return a LIBSVM file, converted once; see `levelprox.io.libsvm`."""
-        from levelprox.io.libsvm import converted_libsvm  # other files do without the parser
-
-        form = converted_libsvm(path, cache=cache, n_features=n_features, zero_based=zero_based, dtype=dtype)
-        return cls(os.fsdecode(path), form.arrays, form.shape, form.arrays["y"], chunk_bytes)
 
     @classmethod
     def of_members(
