@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
 
 from levelprox._typing import FloatArray, Vector
@@ -32,9 +33,9 @@ from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
 from levelprox.estimators._fixed_ridge_fit import Solution
 from levelprox.estimators._input import InputMixin, Prepared, Samples
-from levelprox.estimators._parameters import Budget, boolean, constraint_of
+from levelprox.estimators._parameters import Budget, boolean, constraint_of, loss_of
 from levelprox.estimators._prediction import PredictionMixin, dispatched, selects
-from levelprox.estimators._summary import NotebookMixin, SummaryMixin
+from levelprox.estimators._summary import SummaryMixin
 from levelprox.estimators.persistence import SaveMixin
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Loss
@@ -47,7 +48,6 @@ from levelprox.subset.result import with_name
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
     SummaryMixin,
-    NotebookMixin,
     SaveMixin,
     CallbackSupportMixin,
     PredictionMixin,
@@ -59,6 +59,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     # scikit-learn has wrapped the selector's for `set_output`, and would here wrap the condition away.
     transform = available_if(selects)(dispatched(PredictionMixin.transform))
+
+    #: Names of the losses that the estimator takes.
+    _losses: tuple[str, ...]
 
     #: Subtasks of a fit, for scikit-learn's callbacks: steps, of which the number is not known in advance.
     _n_subtasks: int | None = None
@@ -111,6 +114,11 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
 
     def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
         """Raise where there is no solver for an objective."""
+        if budget.features is None and objective.n_outputs > 1 and not objective.smooth:
+            raise InvalidInputError(
+                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
+                "ends soon. Use n_features, or loss='squared_hinge'"
+            )
 
     def _fitted(self, task: Task, budget: Budget, solution: Solution) -> Self:
         """Set the attributes of a fitted estimator; Ctrl-C raises KeyboardInterrupt then."""
@@ -144,8 +152,10 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         model._set_coefficients(*task.standardization.outside(x))
         return {"coef_": model.coef_, "intercept_": model.intercept_, "scale_": task.standardization.scale}
 
-    @abstractmethod
-    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None: ...
+    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
+        several = is_classifier(self)
+        self.coef_: FloatArray = coef if several else coef[0]
+        self.intercept_: FloatArray = intercept if several else intercept[0]
 
     def _ridge_part(self, X: object, weight: Vector | None) -> float:
         """Return the ridge's part of the loss of the data that a model was fitted to."""
@@ -161,9 +171,9 @@ class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
         return float(ridge * np.sum((np.atleast_2d(self.coef_) * sizes)[:, held] ** 2))
 
     @property
-    @abstractmethod
     def loss_(self) -> Loss:
         """Loss, as an object of `levelprox.losses`."""
+        return loss_of(self.loss, self._losses)
 
     def budget_for(self, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the budget of a fit to this target: `n_features`, `level` or `budget`, or the default number.

@@ -290,7 +290,8 @@ OF_A_FIT = (
     *("budget_", "feature_cost_"),
 )
 _OF_ANY_FIT = ("coef_", "intercept_", "classes_", "scale_", "level_", "n_iter_", "n_features_in_")
-_OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
+#: What the choice of a budget sets.
+OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
 
 
 def missing_attribute(model: Any, name: str) -> NoReturn:
@@ -314,7 +315,7 @@ def missing_attribute(model: Any, name: str) -> NoReturn:
     fitted = "coef_" in vars(model)
     if name == "constraint_" and fitted:
         raise AttributeError(f"{plain}: it is for fits under a level, and this one has n_features")
-    choice = name in _OF_A_CHOICE
+    choice = name in OF_A_CHOICE
     if choice and not hasattr(kind, "_choose_and_fit"):
         raise AttributeError(f"{plain}: {kind.__name__}CV chooses a budget and has it")
     if not fitted and (choice or name in OF_A_FIT or name in _OF_ANY_FIT):

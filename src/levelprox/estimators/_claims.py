@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -245,6 +245,12 @@ class RecomputedFit:
             bend = np.max([np.abs(objective.bend_of(at, True)) for at in (z, z - change, z + change)], axis=0)
             left = 0.5 * float(np.sum(np.where(bend > 0, bend * change**2, 0.0)))
         return left if math.isfinite(left) else math.inf
+
+    def other_claims(self, compared: set[str]) -> list[Claim]:
+        """List the figures of `certificate_` that are not compared."""
+        claimed = self.model.certificate_
+        names = [field.name for field in fields(claimed) if field.name not in compared]
+        return [Claim(name, str(getattr(claimed, name)), None, None) for name in names]
 
     def sign_claims(self) -> list[Claim]:
         """Check `positive`, where the model has it."""

@@ -10,16 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from levelprox._typing import FloatArray, Vector
+from levelprox._typing import Vector
 from levelprox._validation import check_labels, option
-from levelprox.backends import RemoteObjective
 from levelprox.backends.partition import Form
 from levelprox.estimators._base import SingleBudgetMixin, SparseLinearModel, counts_features
 from levelprox.estimators._callbacks import fitting, updating, with_callbacks
 from levelprox.estimators._data import RemoteSamples, class_factors, with_class_weight
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._input import Prepared, Samples
-from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, Budget, boolean, loss_of
+from levelprox.estimators._parameters import CLASSIFICATION_LOSSES, boolean
 from levelprox.estimators._prediction import ClassPredictionMixin
 from levelprox.exceptions import InvalidInputError, warn
 from levelprox.losses import Logistic, Loss, Multinomial
@@ -37,6 +36,8 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
     ridge: float | Literal["auto"] | ArrayLike = "auto"
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     multi_class: str = "auto"
+
+    _losses = CLASSIFICATION_LOSSES
 
     def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
         self.classes_ = np.unique(y)
@@ -61,13 +62,6 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
         )
         return samples.prepared(self, form, statistics, total)
 
-    def _check_objective(self, objective: Model | RemoteObjective, budget: Budget) -> None:
-        if budget.features is None and self.classes_.size > 2 and not objective.smooth:
-            raise InvalidInputError(
-                f"loss={self.loss!r} of more than two classes needs n_features: under a level it has no solver that "
-                "ends soon. Use n_features, or loss='squared_hinge'"
-            )
-
     def _check_two(self) -> None:
         if self.classes_.size < 2:
             raise InvalidInputError(
@@ -90,11 +84,6 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
         _, places = np.unique(samples.y, return_inverse=True)
         counts = np.bincount(places, samples.weight)
         return float(counts[counts > 0].min())
-
-    @property
-    def loss_(self) -> Loss:
-        """Loss, as an object of `levelprox.losses`."""
-        return loss_of(self.loss, CLASSIFICATION_LOSSES)
 
     @property
     def multi_class_(self) -> str:
@@ -169,10 +158,6 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
         if self.multi_class_ == "softmax":
             return Multinomial.value(np.ascontiguousarray(z), label.astype(np.int64), weight)
         return sum(loss.value(z[:, k], np.where(label == k, 1.0, -1.0), weight) for k in range(z.shape[1]))
-
-    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
-        self.coef_ = coef
-        self.intercept_ = intercept
 
 
 @dataclass(eq=False, repr=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,7 @@ from levelprox.report.progress import Passes
 _SMALLEST_TARGET = 1e-152  # largest |y|: squares, and their sums, are numbers
 
 
-@dataclass(frozen=True)
-class RemoteFold:
+class RemoteFold(NamedTuple):
     """The samples of one of several folds of remote data, or all others.
 
     Which fold a sample is in depends on the seed, its partition and its position there alone.
@@ -73,7 +72,7 @@ class RemoteSamples:
 
     def part(self, rows: RemoteFold) -> RemoteSamples:
         """Return some of the samples."""
-        return RemoteSamples(self.source.part(rows.fold, rows.folds, rows.seed, rows.held_out))
+        return RemoteSamples(self.source.part(*rows))
 
     @property
     def _known(self) -> Statistics:

@@ -263,7 +263,6 @@ class Task(FixedRidgeFit):
     def _chosen_ridge(self, features: Features) -> float:
         """Return λ for some features."""
         objective = self.objective
-        assert isinstance(objective, Model | RemoteObjective)
         inside = self.with_kept(features)
         unit, signs = self.unit_and_signs(inside)
         with one_blas_thread(isinstance(objective, Model)):
@@ -302,7 +301,6 @@ class Task(FixedRidgeFit):
         With `refit`, x is of a fit with a ridge, and its features are fitted without one first.
         """
         objective = self.objective
-        assert isinstance(objective, Model | RemoteObjective)
         if objective.is_separated(x):
             return True
         part, own, wanted = self._part(x)
@@ -319,7 +317,6 @@ class Task(FixedRidgeFit):
     def _part(self, x: Vector) -> tuple[Model | RemoteObjective, Vector, Features]:
         """Return ψ over the features of x and the intercept, x there, and which of these may have a ridge."""
         objective, n_outputs = self.objective, self.standardization.n_outputs
-        assert isinstance(objective, Model | RemoteObjective)
         features = np.union1d(np.flatnonzero(np.any(x.reshape(-1, n_outputs), axis=1)), objective.unpenalized).astype(
             np.intp
         )

@@ -10,7 +10,6 @@ import copy
 import functools
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -290,10 +289,16 @@ def _mapped(model: Any, name: str, X: Any) -> Any:
         return blocks[:, model.get_support(indices=True)]
     lean = _lean(model)
     example = getattr(lean, name)(np.zeros((1, model.n_features_in_), _float(blocks.dtype)))
-    if example.ndim == 1:
-        return blocks.map_blocks(_Block(lean, name), drop_axis=1, meta=example[:0], dtype=example.dtype)
-    chunks = (blocks.chunks[0], (example.shape[1],))
-    return blocks.map_blocks(_Block(lean, name), chunks=chunks, meta=example[:0], dtype=example.dtype)
+    form = {"drop_axis": 1} if example.ndim == 1 else {"chunks": (blocks.chunks[0], (example.shape[1],))}
+    of_block = functools.partial(_of_block, lean, name)  # it travels with every task
+    return blocks.map_blocks(of_block, token=f"levelprox-{name}", meta=example[:0], dtype=example.dtype, **form)
+
+
+def _of_block(model: Any, name: str, rows: Any) -> Any:
+    """Call a method of a model on one block of rows, which may have none."""
+    if rows.shape[0] == 0:
+        return getattr(model, name)(np.zeros((1, rows.shape[1]), _float(rows.dtype)))[:0]
+    return getattr(model, name)(rows)
 
 
 def _by_chunks(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
@@ -308,23 +313,6 @@ def _by_chunks(model: Any, method: Callable[..., Any], X: Chunked) -> Any:
         found.append(method(model, X.chunk(i)))
         X.leave(i)
     return np.concatenate(found)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A method of a model, on one block of rows; it travels with every task."""
-
-    model: Any
-    name: str
-
-    @property
-    def __name__(self) -> str:  # by which Dask calls its tasks
-        return f"levelprox-{self.name}"
-
-    def __call__(self, rows: Any) -> Any:
-        if rows.shape[0] == 0:
-            return getattr(self.model, self.name)(np.zeros((1, rows.shape[1]), _float(rows.dtype)))[:0]
-        return getattr(self.model, self.name)(rows)
 
 
 def _as_blocks(model: Any, X: Any) -> Any:

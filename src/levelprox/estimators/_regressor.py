@@ -20,7 +20,7 @@ from levelprox.estimators._callbacks import fitting, updating, with_callbacks
 from levelprox.estimators._data import RemoteSamples, elementwise, in_memory, unit_of, unit_of_source
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._input import Prepared, one_each
-from levelprox.estimators._parameters import REGRESSION_LOSSES, boolean, loss_of
+from levelprox.estimators._parameters import REGRESSION_LOSSES, boolean
 from levelprox.estimators._prediction import dispatched
 from levelprox.exceptions import InvalidInputError
 from levelprox.losses import LogLink, Loss
@@ -33,6 +33,7 @@ class RegressionMixin(RegressorMixin, SparseLinearModel):
 
     loss: str | Loss = "squared"
 
+    _losses = REGRESSION_LOSSES
     _reading_of_y = {"y_numeric": True}  # noqa: RUF012
 
     @dispatched
@@ -89,11 +90,6 @@ class RegressionMixin(RegressorMixin, SparseLinearModel):
         known = elementwise(_log_exposure, exposure)
         return known if offset is None else known + (offset if is_remote(offset) else np.asarray(offset))
 
-    @property
-    def loss_(self) -> Loss:
-        """Loss, as an object of `levelprox.losses`."""
-        return loss_of(self.loss, REGRESSION_LOSSES)
-
     def _encode(self, y: NDArray[Any], weight: Vector | None) -> tuple[NDArray[Any], Vector | None, float, int]:
         loss = self.loss_
         y = loss.check_targets(y, "y")
@@ -129,10 +125,6 @@ class RegressionMixin(RegressorMixin, SparseLinearModel):
         z = self._margins(X)[:, 0].astype(np.float64)
         known = self._known(more.get("offset"), more.get("exposure"), z.size)
         return self.loss_.value(z if known is None else z + known, y, weight)
-
-    def _set_coefficients(self, coef: FloatArray, intercept: FloatArray) -> None:
-        self.coef_ = coef[0]
-        self.intercept_ = intercept[0]
 
     @property
     def takes_zeros(self) -> bool:

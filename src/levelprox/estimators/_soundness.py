@@ -19,6 +19,7 @@ from levelprox.certificate import Certificate
 from levelprox.constraints import Constraint
 from levelprox.constraints.costs import Costs
 from levelprox.driver.run_identity import Fingerprint
+from levelprox.estimators._callbacks import OF_A_CHOICE
 from levelprox.estimators._features import FeatureNames
 from levelprox.estimators._parameters import Budget
 from levelprox.exceptions import FileFormatError, InvalidInputError
@@ -59,7 +60,6 @@ FITTED: dict[str, Callable[[Any], bool]] = {
 
 _ALWAYS = ("n_features_in_", "coef_", "intercept_", "scale_", "level_", "n_iter_")
 _OF_A_FIT = ("certificate_", "multiplier_", "status_", "message_", "history_")
-_OF_A_CHOICE = ("cv_results_", "best_index_", "best_params_", "best_score_")
 
 
 def check_soundness(model: Any, name: str) -> None:
@@ -87,7 +87,7 @@ def _require(condition: bool, message: str) -> None:
 def _check_parts(model: Any) -> None:
     wanted = [*_ALWAYS, *(["classes_"] if is_classifier(model) else [])]
     wanted += _OF_A_FIT if not hasattr(model, "n_samples_seen_") else ()
-    wanted += _OF_A_CHOICE if "cv" in model.get_params(deep=False) else ()
+    wanted += OF_A_CHOICE if "cv" in model.get_params(deep=False) else ()
     for part in wanted:
         _require(hasattr(model, part), f"a fitted {type(model).__name__} has {part}, and this one has not")
     for part, is_right in FITTED.items():

@@ -8,7 +8,7 @@ of the answer.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -96,11 +96,7 @@ class SubsetClaims(RefittableFit):
             *self._gain_claims(claimed, prove),
             self._swap_claim(claimed, prove),
             self._status_claim(stationarity),
-            *(
-                Claim(field.name, str(getattr(claimed, field.name)), None, None)
-                for field in fields(claimed)
-                if field.name not in _COMPARED
-            ),
+            *self.other_claims(_COMPARED),
         ]
 
     def _cost_claims(self, claimed: SubsetCertificate) -> list[Claim]:

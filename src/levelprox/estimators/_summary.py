@@ -33,9 +33,18 @@ _WITHOUT_DATA = (
     "of one feature for another that change the loss by at most 1 %."
 )
 
+_MORE = (
+    '<div style="font:13px/1.5 system-ui,sans-serif;opacity:.72"><code>summary(X, y)</code> shows what each feature '
+    "contributes, <code>stability(X, y)</code> how often it is selected from subsamples.</div>"
+)
+
 
 class SummaryMixin:
-    """A fitted model that can be read."""
+    """A fitted model that can be read, as text and in notebooks.
+
+    The hooks of notebooks have the names of scikit-learn since 1.6. `sklearn.set_config(display="text")` turns HTML
+    off, as everywhere.
+    """
 
     def __str__(self) -> str:
         """Return the estimator as scikit-learn shows it and, once it is fitted, its features and how the fit ended."""
@@ -80,6 +89,20 @@ class SummaryMixin:
         with limited(_seconds(self)), warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the notes say it
             return _summary_of_data(self, samples)
+
+    def _html_repr(self) -> str:
+        """Return the diagram, with the certificate below."""
+        diagram = str(estimator_html_repr(self))
+        return diagram + certificate_html(self) + _MORE if hasattr(self, "certificate_") else diagram
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._html_repr()
+        return shown
 
     @with_estimator_warnings
     def stability(
@@ -270,30 +293,3 @@ def _notes_on_swaps(swaps: NearSwaps) -> list[str]:
     elif swaps.undecided:
         why = f"{swaps.undecided:,} refits are not known to be optimal, and more would take long"
     return [f"{examined:,} of {counted(total, 'swap')} were examined; whether others come within 1 % is open: {why}."]
-
-
-_MORE = (
-    '<div style="font:13px/1.5 system-ui,sans-serif;opacity:.72"><code>summary(X, y)</code> shows what each feature '
-    "contributes, <code>stability(X, y)</code> how often it is selected from subsamples.</div>"
-)
-
-
-class NotebookMixin:
-    """The hooks of notebooks, under the names that scikit-learn has had for them since 1.6.
-
-    `sklearn.set_config(display="text")` turns HTML off, as everywhere.
-    """
-
-    def _html_repr(self) -> str:
-        """Return the diagram, with the certificate below."""
-        diagram = str(estimator_html_repr(self))
-        return diagram + certificate_html(self) + _MORE if hasattr(self, "certificate_") else diagram
-
-    def _repr_html_inner(self) -> str:
-        return self._html_repr()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown = {"text/plain": repr(self)}
-        if get_config()["display"] == "diagram":
-            shown["text/html"] = self._html_repr()
-        return shown

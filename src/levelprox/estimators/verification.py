@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -195,11 +195,7 @@ class LevelClaims(RecomputedFit):
             Claim("error of the gradient", claimed.gradient_error, found.gradient_error, claimed.gradient_error == 0),
             Claim("constraint", repr(ours), repr(theirs), _same_numbers(ours, theirs)),
             self._status_claim(found, allowed),
-            *(
-                Claim(field.name, str(getattr(claimed, field.name)), None, None)
-                for field in fields(claimed)
-                if field.name not in _COMPARED
-            ),
+            *self.other_claims(_COMPARED),
         ]
 
     def _kkt_claim(self, claimed: Certificate, found: Certificate, allowed: float) -> Claim:
@@ -283,9 +279,8 @@ class LevelClaims(RecomputedFit):
 
     def _degenerate_claim(self, claimed: Certificate, found: Certificate) -> Claim:
         ours, theirs = found.degenerate_distance, claimed.degenerate_distance
-        same = claimed.degenerate_check == found.degenerate_check and (ours is None) == (theirs is None)
-        if ours is not None and theirs is not None:
-            same = same and close(ours, theirs, max(1.0, abs(ours)))
+        near = ours is theirs if ours is None or theirs is None else close(ours, theirs, max(1.0, abs(ours)))
+        same = claimed.degenerate_check == found.degenerate_check and near
         words = [one.degenerate_check if at is None else at for one, at in ((claimed, theirs), (found, ours))]
         return Claim("degenerate levels", words[0], words[1], same)
 
