@@ -9,6 +9,7 @@ for other k.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import time
@@ -19,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelprox._runtime import in_time, limited, one_blas_thread
+from levelprox._runtime import TimeLimitError, end_now, finishing, limited, one_blas_thread
 from levelprox._typing import Features, Vector
 from levelprox._validation import nonnegative as at_least_zero
 from levelprox._validation import of_a_model, whole
@@ -183,6 +184,10 @@ def best_subset(
         return found
 
 
+#: For callers that have a model: without the check for arrays in its place.
+unchecked_subset: Callable[..., Subset] = inspect.unwrap(best_subset)
+
+
 def _problem(
     objective: Model | RemoteObjective,
     k: int | None,
@@ -254,10 +259,14 @@ def _reduced(
 def _form(forms: dict[str, Model | None], name: str, make: Callable[[], Model | None]) -> Model | None:
     """Return a form of ψ, made where it is not known yet; None where there is no such form, or no time."""
     if name not in forms:
-        made = in_time(lambda: (make(),))
-        if made is None:
+        try:
+            with finishing():
+                forms[name] = make()
+        except TimeLimitError:
             return None
-        forms[name] = made[0]
+        except KeyboardInterrupt:
+            end_now()
+            return None
     return forms[name]
 
 

@@ -24,19 +24,17 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 import levelprox._kernels as _kernels  # imports this module, so that its threads are set up in any case
 
 # --- time limits
-
-Value = TypeVar("Value")
 
 #: Raised by compiled code once the limit and the grace period have passed; a TimeoutError.
 TimeLimitError = _kernels.TimeLimitError
@@ -147,18 +145,6 @@ def _armed(periods: int) -> Iterator[None]:
     finally:
         limit.armed = armed
         _kernels.set_deadline(*before)
-
-
-def in_time(work: Callable[[], Value]) -> Value | None:
-    """Return the result of work at the beginning or end of a run; None where the time limit or Ctrl-C ends it."""
-    try:
-        with finishing():
-            return work()
-    except TimeLimitError:
-        return None
-    except KeyboardInterrupt:
-        end_now()
-        return None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._runtime import in_time
+from levelprox._runtime import TimeLimitError, end_now, finishing
 from levelprox._typing import Features, Vector
 from levelprox.objectives import Curved, LinearModel, Model, Objective
 from levelprox.problem import FeatureProblem
@@ -80,7 +80,14 @@ def null_fit_in_time(problem: FeatureProblem, seconds: float = math.inf) -> Null
     objective = problem.objective
     if not isinstance(objective, Model):
         return null_fit(problem, seconds)
-    return in_time(lambda: null_fit(problem, seconds)) or _not_examined(problem, objective)
+    try:
+        with finishing():
+            return null_fit(problem, seconds)
+    except TimeLimitError:
+        return _not_examined(problem, objective)
+    except KeyboardInterrupt:
+        end_now()
+        return _not_examined(problem, objective)
 
 
 def _not_examined(problem: FeatureProblem, objective: Model) -> NullFit:

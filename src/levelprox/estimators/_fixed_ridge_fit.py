@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from levelprox._best_subset import Leave, best_subset
+from levelprox._best_subset import Leave, unchecked_subset
 from levelprox._path import path
 from levelprox._runtime import TimeLimitError, end_now, finishing, seconds_to_finish
 from levelprox._solve import solve
@@ -167,7 +167,7 @@ class FixedRidgeFit:
         if budget.features is None:
             return self._solve_level(float(budget.value), previous)
         observer = self.observer
-        found = best_subset(
+        found = unchecked_subset(
             self.objective,
             budget.features,
             feature_cost=None if budget.cost is None else self.feature_cost,
