@@ -22,12 +22,7 @@ from levelprox.designs import RunningMoments, as_design, is_remote
 from levelprox.designs.moments import moments_of
 from levelprox.driver import drive
 from levelprox.estimators._budget_fits import FitPathMixin
-from levelprox.estimators._callbacks import (
-    OF_A_FIT,
-    CallbackSupportMixin,
-    missing_attribute,
-    observing,
-)
+from levelprox.estimators._callbacks import OF_A_FIT, CallbackSupportMixin, missing_attribute, observing
 from levelprox.estimators._data import RemoteSamples, remote_samples
 from levelprox.estimators._features import Standardization
 from levelprox.estimators._fit import Task
@@ -47,13 +42,7 @@ from levelprox.subset.result import with_name
 
 
 class SparseLinearModel(  # type: ignore[call-arg]  # scikit-learn has no types
-    SummaryMixin,
-    SaveMixin,
-    CallbackSupportMixin,
-    PredictionMixin,
-    FitPathMixin,
-    InputMixin,
-    auto_wrap_output_keys=(),
+    SummaryMixin, SaveMixin, CallbackSupportMixin, PredictionMixin, FitPathMixin, InputMixin, auto_wrap_output_keys=()
 ):
     """A sparse linear model under a budget, of classes or numbers."""
 

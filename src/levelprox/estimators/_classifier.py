@@ -325,11 +325,7 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
 
     @available_if(counts_features)
     def partial_fit(
-        self,
-        X: object,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: object, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Update the model from a batch; at most `n_features` features are used after every call (docs/stream.md).
 

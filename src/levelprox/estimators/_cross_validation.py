@@ -27,12 +27,7 @@ from levelprox.driver.checkpoint import SavedState, open_checkpoint
 from levelprox.driver.run_identity import identity_without_level
 from levelprox.estimators._automatic_ridge import FOLD_GRID
 from levelprox.estimators._base import SparseLinearModel
-from levelprox.estimators._budget_fits import (
-    LABELS,
-    AllData,
-    Folds,
-    Scored,
-)
+from levelprox.estimators._budget_fits import LABELS, AllData, Folds, Scored
 from levelprox.estimators._callbacks import observing, reported, results_in_time, seconds_to_choose, shares
 from levelprox.estimators._data import RemoteSamples
 from levelprox.estimators._fit import Task

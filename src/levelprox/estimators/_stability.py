@@ -25,12 +25,7 @@ from levelprox._runtime import seconds_left
 from levelprox._typing import Features, RandomState, Rows
 from levelprox._validation import generator, real, whole
 from levelprox.estimators._budget_fits import fits_under, prepared
-from levelprox.estimators._callbacks import (
-    Share,
-    check_verbose_and_callback,
-    results_in_time,
-    with_estimator_warnings,
-)
+from levelprox.estimators._callbacks import Share, check_verbose_and_callback, results_in_time, with_estimator_warnings
 from levelprox.estimators._claims import RefittableFit, task_of
 from levelprox.estimators._fit import Task
 from levelprox.estimators._input import Samples
@@ -53,12 +48,7 @@ _FITS = 0.8  # of the time limit: what fits of subsamples may take, the rest is 
 
 
 def resampled(
-    model: Any,
-    samples: Samples,
-    n_resamples: int,
-    fraction: float,
-    random_state: RandomState,
-    n_jobs: int | None,
+    model: Any, samples: Samples, n_resamples: int, fraction: float, random_state: RandomState, n_jobs: int | None
 ) -> Stability:
     """Return what fits of subsamples select, as `stability` of a fitted model does."""
     count, part = whole("n_resamples", n_resamples), real("fraction", fraction)
