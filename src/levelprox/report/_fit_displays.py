@@ -51,7 +51,9 @@ class ConvergenceDisplay:
         self.history: tuple[Record | SubsetRecord, ...] = tuple(history)
         self.tol = tol
         if not self.history:
-            raise InvalidInputError("there is no history: levels solved together, as along a path, keep none")
+            raise InvalidInputError(
+                "the fit has no history: it took no step, or was solved together with the other levels of a path"
+            )
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:

@@ -74,7 +74,7 @@ def check_ours(user: str, estimator: Any, chooses: bool = False) -> None:
     else:
         got = type(estimator).__name__
     if hasattr(estimator, "named_steps"):
-        got += ". Of a pipeline give its last step, pipeline[-1], and X as it comes to it, pipeline[:-1].transform(X)"
+        got += ". For a pipeline, give its last step, pipeline[-1], and that step's input, pipeline[:-1].transform(X)"
     raise InvalidInputError(f"{user} needs {wanted}, got {got}")
 
 

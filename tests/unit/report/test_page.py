@@ -529,7 +529,7 @@ def test_what_cannot_be_shown_is_refused(regressor, diabetes):
     with pytest.raises(InvalidInputError, match="test must be"):
         page(regressor, X, y, test=X)
     pipeline = make_pipeline(StandardScaler(), SparseRegressor(n_features=1)).fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"got Pipeline\. Of a pipeline give its last step"):
+    with pytest.raises(InvalidInputError, match=r"got Pipeline\. For a pipeline, give its last step"):
         page(pipeline, X, y)
     page(pipeline[-1], pipeline[:-1].transform(X), y)
     with pytest.raises(InvalidInputError, match="as many samples"):

@@ -61,15 +61,14 @@ def path_fits(
     """
     check_fitted("a page", model, "coef_")
     if not hasattr(model, "certificate_"):
-        raise InvalidInputError("a model kept up to date by partial_fit has no certificate, and so no page: use fit")
+        raise InvalidInputError("a page needs a certificate, and a model updated by partial_fit has none: use fit")
     if fits is not None and (n_features is not None or level is not None):
         raise InvalidInputError("give either fits or the budgets to fit, not both")
     by = axis_of(model)
     given = {"level": level, "n_features": n_features}
     for name, value in given.items():
         if name != by and value is not None:
-            others_too = f"the model was fitted with {by}, and so are the others on its page"
-            raise InvalidInputError(f"{others_too}: no {name} here")
+            raise InvalidInputError(f"{name} must be None: the model was fitted with {by}, as all fits of its page")
     if fits is None:
         _check_classes(model, data)
         others = _fitted_path(model, data, given)
