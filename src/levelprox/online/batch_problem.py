@@ -191,10 +191,8 @@ class BatchProblem(Proximal):
 
     def minimised(self, x: Vector, free: Mask) -> Minimum | None:
         """Return the minimiser over the free coordinates, from x on, which is 0 at the others; None if that fails."""
-        if not np.isfinite(self.value(x, self.model.margins(x))):
-            return None
         found = minimised(self, x, _DECREASE_TOLERANCE / 2, free=free, most=_NEWTON_STEPS, halvings=_STEP_HALVINGS)
-        return found if np.all(np.isfinite(found.hessian)) else None
+        return found if np.isfinite(found.value) and np.all(np.isfinite(found.hessian)) else None
 
     def over_few(self, x: Vector, count: Mask, ready: Mask, k: int, price: float) -> Minimum | None:
         """Return the minimum over at most k features that count; ready ones replace those of x if worth their price."""

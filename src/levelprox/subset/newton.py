@@ -166,7 +166,7 @@ def minimised(
     model, z = F.model, F.model.margins(x)
     hessian = F.hessian(z)  # first: for remote data one round answers for all three
     gradient, hessian = F.derivatives(x, model.gradient_of(z), hessian)
-    value, n_steps = F.value(x, z), 0
+    value, n_steps, together = F.value(x, z), 0, model.expensive or F.metric is not None
     ridge = np.diag(_RIDGE_SHARE * np.diagonal(hessian))
     while n_steps < most:
         check()
@@ -181,7 +181,7 @@ def minimised(
         t = F.longest(step)
         for _ in range(halvings):
             dx = F.inside(x, t * step)
-            after = F.evaluated(z, dx) if model.expensive else None
+            after = F.evaluated(z, dx) if together else None
             reached = F.value(x + dx, z + model.moved(dx) if after is None else after[0])
             if reached <= value + ARMIJO * float(np.sum(gradient * dx)) + LAST_DIGITS_SHARE * abs(value):
                 break

@@ -37,10 +37,10 @@ from levelprox import (
     solve,
 )
 from levelprox.constraints import MCP
-from levelprox.estimators._automatic_ridge import GRID, _inverse, _minimised, chosen_ridge
+from levelprox.estimators._automatic_ridge import GRID, _minimised, _point, chosen_ridge
 from levelprox.estimators._fit import Task
 from levelprox.objectives import OneVsRestModel
-from levelprox.objectives.leave_one_out import Point, left_out_losses
+from levelprox.objectives.leave_one_out import left_out_losses
 from levelprox.subset.swaps import SwapSearch
 from tests.support.ridge_problems import LOSSES, RidgeOracle, ridge_case
 
@@ -367,11 +367,11 @@ def test_leave_one_out_losses_are_those_of_refits(model: Any, classes: int, repe
     for factor, within in ((1.0, 0.02), (0.1, 0.08)):
         ridge = factor / (2 * count.sum())
         bend = np.repeat([2 * ridge, 2 * ridge, 0.0], objective.n_outputs)
-        x, hessian = _minimised(objective, np.zeros(bend.size), bend)
-        losses = left_out_losses(objective, Point(x, _inverse(hessian)), 1 / count.sum())
+        at = _point(objective, _minimised(objective, np.zeros(bend.size), bend))
+        losses = left_out_losses(objective, at, 1 / count.sum())
         found = float(np.sum(count * losses) / count.sum())
         exact = exact_left_out(X, y, count, ridge, model is MultinomialModel)
-        in_sample = objective.value_of(objective.margins(x))
+        in_sample = objective.value_of(objective.margins(at.x))
         assert found == pytest.approx(exact, rel=within)
         assert abs(found - exact) < 0.2 * abs(in_sample - exact)  # it corrects what a fit knows of its own samples
 
