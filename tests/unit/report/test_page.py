@@ -516,7 +516,9 @@ def test_what_cannot_be_shown_is_refused(regressor, diabetes):
     X, y = diabetes
     with pytest.raises(NotFittedError):
         page(SparseRegressor(), X, y)
-    with pytest.raises(InvalidInputError, match="partial_fit has no certificate"):
+    with pytest.raises(
+        InvalidInputError, match="a page needs a certificate, and a model updated by partial_fit has none"
+    ):
         page(SparseRegressor(n_features=1).partial_fit(X, y), X, y)
     with pytest.raises(InvalidInputError, match="fitted with n_features"):
         page(regressor, X, y, level=[1.0])

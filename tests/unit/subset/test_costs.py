@@ -469,7 +469,7 @@ class TestEstimators:
         assert "cost ≤ budget" in str(model.certificate_) and "within the budget" in model._repr_html_()
         text = page(model, X, y, fits=[])
         assert "at a cost of at most 7" in text
-        with pytest.raises(InvalidInputError, match="no n_features here"):
+        with pytest.raises(InvalidInputError, match="n_features must be None: the model was fitted with budget"):
             page(model, X, y, n_features=[1, 2])
 
 
