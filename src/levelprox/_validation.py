@@ -147,7 +147,7 @@ def _from_objects(name: str, array: NDArray[Any]) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64)
     except OverflowError:
-        raise InvalidInputError(f"{name} holds a number that float64 cannot") from None
+        raise InvalidInputError(f"{name} holds a number that float64 cannot represent") from None
     except (TypeError, ValueError):
         culprit = next(item for item in array.flat if not is_number(item))
         raise InvalidInputError(f"{name} must hold real numbers, got objects such as {repr(culprit)[:60]}") from None

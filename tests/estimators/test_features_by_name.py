@@ -73,9 +73,9 @@ def test_one_feature_and_none(given, expected):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["agge"], "keep has the name 'agge', which is no column of X; did you mean 'age'?"),
+        (["agge"], "keep has the name 'agge', which is not a column of X; did you mean 'age'?"),
         (["ZIP CODE"], "did you mean 'Zip code'?"),
-        (["q"], "keep has the name 'q', which is no column of X; there are 'age', 'sex', 'height'"),
+        (["q"], "keep has the name 'q', which is not a column of X; there are 'age', 'sex', 'height'"),
         ([6], "keep has the feature 6, and indices are from 0 to 5"),
         ([-1], "keep has the feature -1, and indices are from 0 to 5"),
         ([1.5], "keep must hold names or indices of features, got 1.5"),
@@ -96,7 +96,7 @@ def test_numbers_for_some_features_and_for_all():
     assert features().values("cost", {}, default=0.0).tolist() == [0] * 6
     assert features().values("cost", range(6)).tolist() == [0, 1, 2, 3, 4, 5]
     for given, words in (
-        ({"sexx": 1.0}, "cost has the name 'sexx', which is no column of X; did you mean 'sex'?"),
+        ({"sexx": 1.0}, "cost has the name 'sexx', which is not a column of X; did you mean 'sex'?"),
         ({"sex": "high"}, "cost['sex'] must be a real number, got 'high'"),
         ({"sex": np.inf}, "cost contains inf at index 1"),
         ([1.0, 2.0], "cost must have shape (6,), one for each feature, got (2,); of some features give a dict"),

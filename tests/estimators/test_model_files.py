@@ -248,7 +248,7 @@ def test_attributes_that_cannot_be_stored_are_named(tmp_path):
     class Mine(SparseRegressor):
         """Not a class of levelprox."""
 
-    with pytest.raises(FileFormatError, match="'Mine' is none of"):
+    with pytest.raises(FileFormatError, match="'Mine' is not one of"):
         Mine(n_features=1).fit(X, y).save(tmp_path / "file")
     assert not any(tmp_path.iterdir())
 
@@ -416,7 +416,7 @@ FORGERIES = {
         data='{"shape": [1, 2], "dtype": 3, "n_nonzero": 1, "X": "", "y": ""}'
     ),
     "JSONDecodeError": lambda about, tree, arrays: about.pop("model"),
-    "'Pipeline' is none of": lambda about, tree, arrays: tree.update({"class": "Pipeline"}),
+    "'Pipeline' is not one of": lambda about, tree, arrays: tree.update({"class": "Pipeline"}),
     "must have a class, parameters and fitted attributes": lambda about, tree, arrays: tree.pop("class"),
     "has no coef0_": set_fitted("coef0_", 1),
     "has no alpha": lambda about, tree, arrays: tree["parameters"]["dict"].update(alpha=1),
@@ -432,9 +432,9 @@ FORGERIES = {
     "feature_names_in_ has the shape": set_fitted("feature_names_in_", {"words": ["a"], "letters": None, "shape": [1]}),
     "is above level_": set_array("scale_", slice(None), 1e6),
     "and certificate_ has": set_fitted("level_", 9.5),
-    "psi = inf, which is no number": set_figure("psi", {"float": "inf"}),
-    "scale = inf, which is no number": set_figure("scale", {"float": "inf"}),
-    "multiplier = nan, which is no number": set_figure("multiplier", {"float": "nan"}),
+    "psi = inf, which is not a number": set_figure("psi", {"float": "inf"}),
+    "scale = inf, which is not a number": set_figure("scale", {"float": "inf"}),
+    "multiplier = nan, which is not a number": set_figure("multiplier", {"float": "nan"}),
     "multiplier_ = 123.0, and certificate_ has": set_fitted("multiplier_", 123.0),
     "status_ is solved, and the KKT residual 1000.0 above tol": set_figure("kkt", 1e3),
     "has stationarity = 0.5": set_figure("stationarity", 0.5),
@@ -507,7 +507,7 @@ def test_claims_that_no_search_can_make_are_refused():
     model = fitted(SparseClassifier(n_features=1), X, y)
     whole = model.certificate_
     for words, change in {
-        "is no gain": {"multiplier": math.inf},
+        "is not a gain": {"multiplier": math.inf},
         "but not how much": {"multiplier": math.nan, "addition": 2},
         "5 of 2 swaps": {"swaps": levelprox.Swaps(5, 2)},
         "stationarity = nan": {"stationarity": math.nan},

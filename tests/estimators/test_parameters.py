@@ -69,7 +69,7 @@ REFUSED = [
     *[("random_state", value, "random_state must be a nonnegative int, RandomState") for value in ("a", -1, 2.5)],
     ("callback", 3, "callback must be a function of a record, got 3"),
     ("class_weight", "balance", "class_weight must be a dict, 'balanced' or None, got 'balance'"),
-    ("class_weight", {9: 1}, r"class_weight has 9, which is none of the classes \[0, 1\]"),
+    ("class_weight", {9: 1}, r"class_weight has 9, which is not one of the classes \[0, 1\]"),
     ("class_weight", {0: -1}, "class_weight must be positive and finite, got -1 for class 0"),
     ("class_weight", {1: NAN}, r"class_weight\[1\] must be a number, got NaN"),
     ("class_weight", {1: "a"}, r"class_weight\[1\] must be a real number, got 'a'"),

@@ -534,7 +534,7 @@ def test_unreadable_files_are_refused(tmp_path):
     scipy.sparse.save_npz(tmp_path / "S.npz", S, compressed=False)
     refused("S.npz", "no array 'labels'", "labels", error=InvalidInputError)
     (tmp_path / "text.parquet").write_text("no")
-    refused("text.parquet", "no Parquet")
+    refused("text.parquet", "not a Parquet")
     with pytest.raises(InvalidInputError, match="no targets"):
         FileSource(open_chunked(tmp_path / "X.npy"))
     with pytest.raises(InvalidInputError, match=r"203 rows, but y has shape \(202,\)"):
@@ -551,7 +551,7 @@ def test_csr_that_contradicts_itself(tmp_path):
     S, y = sparse()
     for name, change, match in (
         ("indptr", lambda p: np.concatenate([p[:3], [p[-1]], p[4:]]), "indptr does not ascend"),
-        ("indptr", lambda p: p[:-1], "indptr does not ascend|is no CSR|the shape is|indptr ends"),
+        ("indptr", lambda p: p[:-1], "indptr does not ascend|is not a CSR|the shape is|indptr ends"),
         ("indices", lambda j: np.where(np.arange(j.size) == 500, 99, j), r"rows \d+ to \d+: X is not a valid CSR"),
         ("indices", lambda j: np.concatenate([[j[1]], j[1:]]), "stored twice"),
     ):

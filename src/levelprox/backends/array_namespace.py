@@ -304,7 +304,7 @@ def _named(xp: str, device: Any) -> Namespace:
         namespace: Namespace = Torch(device) if xp == "torch" else Cupy(device)
         namespace.zeros((1,), np.dtype(np.float64))
     except Exception as error:  # each library has its own errors for a missing device
-        raise InvalidInputError(f"{xp} has no device {device!r} here: {error}") from error
+        raise InvalidInputError(f"{xp} has no device {device!r}: {error}") from error
     return namespace
 
 

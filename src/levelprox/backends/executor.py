@@ -84,7 +84,7 @@ class Cluster:
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
-            raise InvalidInputError("an asynchronous Client cannot be waited for: make one with asynchronous=False")
+            raise InvalidInputError("an asynchronous Client is not supported: make one with asynchronous=False")
         self.client = client
         self._check_connected()
 
@@ -139,7 +139,7 @@ class Cluster:
         except (TimeoutError, OSError):
             if self.client.status != "running" or time.monotonic() - answered > self.patience:
                 raise BackendError(
-                    f"the scheduler at {_address(self.client)} does not answer: its data are out of reach"
+                    f"the scheduler at {_address(self.client)} does not answer: its data cannot be read"
                 ) from None
             return answered, active
         now, workers = time.monotonic(), known["workers"].values()
@@ -164,7 +164,8 @@ class Cluster:
         if isinstance(error, KilledWorker):
             raise BackendError(
                 f"{_named(failed, error.task)}: {error.allowed_failures + 1} workers died while working on it, or on "
-                "another beside it, for want of memory most likely: make the chunks smaller, or give the workers more"
+                "another beside it, probably because they ran out of memory: make the chunks smaller, or give the "
+                "workers more memory"
             ) from error
         if failed:
             raise_for_chunk(failed[0], error)

@@ -27,7 +27,7 @@ def counts(text: str) -> list[int]:
         try:
             first, *more = (int(number) for number in part.split(":"))
         except ValueError:
-            raise UsageError(f"--features: {part!r} is no number of features; give 5, 1,2,5 or 1:10") from None
+            raise UsageError(f"--features: {part!r} is not a number of features; give 5, 1,2,5 or 1:10") from None
         last, step = (more + [first, 1][len(more) :]) if len(more) <= 2 else (first, 0)
         if first < 0 or last < first or step < 1 or (last - first) // step >= _MAX_RANGE_LENGTH:
             raise UsageError(f"--features: {part!r} is no range of numbers of features; give 5, 1,2,5 or 1:10")
@@ -152,7 +152,7 @@ def one_of(option: str, known: Sequence[str]) -> Callable[[str], str]:
 def _known_name(option: str, text: str, given: str, known: Sequence[str]) -> str:
     name = given.strip().lower().replace("-", "_")
     if name not in known:
-        raise UsageError(f"{option}: {text!r} is none of {', '.join(known)}{_hint(given, known)}")
+        raise UsageError(f"{option}: {text!r} is not one of {', '.join(known)}{_hint(given, known)}")
     return name
 
 
@@ -164,7 +164,7 @@ def loss(text: str) -> str:
         if name not in ("huber", "quantile"):
             raise UsageError(f"--loss: {name} has no parameter")
         if not is_number(parameter):
-            raise UsageError(f"--loss: {parameter!r} is no number; give, for example, {name}:0.9")
+            raise UsageError(f"--loss: {parameter!r} is not a number; give, for example, {name}:0.9")
     return f"{name}{colon}{parameter}"
 
 

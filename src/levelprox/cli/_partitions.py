@@ -203,7 +203,7 @@ def _parquet(files: list[str], how: Reading, size: int) -> Parts:
                 sample = next(file.iter_batches(batch_size=_SAMPLE_SIZE), None) if sample is None else sample
                 parts += [RowGroups(path, how, groups) for groups in _grouped(file.metadata, size)]
         except pyarrow.ArrowException as error:
-            raise CommandError(f"{path}: this is no Parquet file, or it is damaged: {error}", Exit.DATA) from error
+            raise CommandError(f"{path}: this is not a Parquet file, or it is damaged: {error}", Exit.DATA) from error
     if sample is None:
         raise CommandError(f"{files[0]}: there are no rows", Exit.DATA)
     table = _of_arrow(pyarrow.Table.from_batches([sample]), shown(files[0]))

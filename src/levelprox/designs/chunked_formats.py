@@ -59,7 +59,7 @@ class ChunkedSparse(Chunked):
         if len(stored) != 1 or self._indices.shape != stored or self._indptr.shape != (shape[0] + 1,):
             raise FileFormatError(
                 f"{name}: data, indices and indptr have shapes {stored}, {self._indices.shape} and "
-                f"{self._indptr.shape}, which is no CSR matrix of {shape[0]} rows"
+                f"{self._indptr.shape}, which is not a CSR matrix of {shape[0]} rows"
             )
         self._y = None if target is None else checked_targets(target, "the same file", shape[0], name)
         used = [self._data, self._indices, self._indptr, *([] if target is None else [target])]
@@ -210,7 +210,7 @@ class ChunkedTable(Chunked):
         except (arrow.ArrowException, OSError) as error:
             if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
                 raise
-            raise FileFormatError(f"{name}: this is no Parquet file, or it is damaged: {error}") from error
+            raise FileFormatError(f"{name}: this is not a Parquet file, or it is damaged: {error}") from error
         self._errors = (arrow.ArrowException, OSError)
         self.target_name = _target(target, schema.names, name)
         names = [one for one in schema.names if one != self.target_name]

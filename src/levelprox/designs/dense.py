@@ -157,7 +157,7 @@ def as_design(X: object, names: Names | None = None) -> Design:
         return X
     if is_dask(X) or library_of(X) in ("cupy", "cupyx"):
         raise InvalidInputError(
-            f"X is {type(X).__module__}.{type(X).__name__}, and would have to be brought here whole: "
+            f"X is {type(X).__module__}.{type(X).__name__}, and would have to be copied into memory as a whole: "
             "linear_model(X, b, …) makes a model of it where it is, and estimators take it as it is"
         )
     if scipy.sparse.issparse(X):

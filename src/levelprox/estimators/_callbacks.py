@@ -304,7 +304,7 @@ def missing_attribute(model: Any, name: str) -> NoReturn:
             if error.__cause__ is None:
                 raise
             # Of scikit-learn's `available_if`, which gives the reason as the cause only.
-            raise AttributeError(f"{kind.__name__} has no {name} here: {error.__cause__}") from error.__cause__
+            raise AttributeError(f"{kind.__name__} has no {name}: {error.__cause__}") from error.__cause__
     plain = f"{kind.__name__!r} object has no attribute {name!r}"
     streamed = "n_samples_seen_" in vars(model)
     if name in OF_A_FIT and streamed:

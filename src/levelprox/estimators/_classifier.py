@@ -135,7 +135,7 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
         if unknown.size:
             i = int(unknown[0])
             label, classes = y[i : i + 1].tolist()[0], self.classes_.tolist()
-            raise InvalidInputError(f"y has the class {label!r} at index {i}, which is none of {classes}")
+            raise InvalidInputError(f"y has the class {label!r} at index {i}, which is not one of {classes}")
         if isinstance(self.class_weight, str):
             raise InvalidInputError("class_weight='balanced' needs all data at once; for partial_fit give a dict")
         return self._weighted(y, weight)

@@ -243,7 +243,7 @@ def class_factors(given: object, classes: NDArray[Any], totals: Vector) -> Vecto
     known = classes.tolist()
     unknown = [key for key in given if key not in known]
     if unknown and any(c not in given for c in known):  # else it is of a class that these samples do not have
-        raise InvalidInputError(f"class_weight has {unknown[0]!r}, which is none of the classes {known}")
+        raise InvalidInputError(f"class_weight has {unknown[0]!r}, which is not one of the classes {known}")
     factors = np.array([real(f"class_weight[{c!r}]", given.get(c, 1.0)) for c in known])
     if np.any(factors <= 0) or not np.all(np.isfinite(factors)):
         bad = known[int(np.argmax(~((factors > 0) & np.isfinite(factors))))]

@@ -134,7 +134,7 @@ class FeatureNames:
         hint = (
             f"did you mean {(same or near)[0]!r}?" if same or near else f"there are {_listed(self.names.tolist(), 8)}"
         )
-        raise InvalidInputError(f"{parameter} has the name {name!r}, which is no column of X; {hint}")
+        raise InvalidInputError(f"{parameter} has the name {name!r}, which is not a column of X; {hint}")
 
 
 def by_name(given: Any) -> dict[Any, Any] | None:

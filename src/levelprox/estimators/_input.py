@@ -375,7 +375,7 @@ def _in_table(X: object) -> str:
                 place = f"at row {i}, {column_name(j, getattr(X, 'columns', None))} of X"
                 if isinstance(entry, datetime.date | datetime.timedelta | datetime.time | np.datetime64):
                     raise InvalidInputError(
-                        f"X holds {entry!r} {place}, and dates and times are no numbers. Convert the column, such as "
+                        f"X holds {entry!r} {place}, and dates and times are not numbers. Convert the column, such as "
                         "to days since its first date, or leave it out"
                     )
                 return f"{place}. {_ENCODING}" if isinstance(entry, str) else place

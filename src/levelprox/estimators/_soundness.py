@@ -166,7 +166,7 @@ def _check_certificate(model: Any) -> None:
     unknown = _UNKNOWN if not claimed.examined and model.status_ in CUT_SHORT else ()
     for name in _NUMBERS_OF_A_SET if of_a_set else _NUMBERS:
         value = getattr(claimed, name)
-        _require(np.isfinite(value) or name in unknown, f"certificate_ has {name} = {value!r}, which is no number")
+        _require(np.isfinite(value) or name in unknown, f"certificate_ has {name} = {value!r}, which is not a number")
     if of_a_set:
         _check_search(model, claimed)
     else:
@@ -182,7 +182,7 @@ def _check_certificate(model: Any) -> None:
 def _check_search(model: Any, claimed: SubsetCertificate) -> None:
     gain, feature, called = claimed.multiplier, claimed.addition, claimed.addition_name
     is_gain = np.isnan(gain) or 0 <= gain < np.inf
-    _require(is_gain, f"certificate_ has multiplier = {gain!r}, which is no gain")
+    _require(is_gain, f"certificate_ has multiplier = {gain!r}, which is not a gain")
     is_known = feature is None or not np.isnan(gain)
     _require(is_known, f"certificate_ says of feature {feature} that it gains most, but not how much")
     named = with_name(claimed, getattr(model, "feature_names_in_", None)).addition_name
@@ -204,7 +204,7 @@ def _check_residuals(model: Any, claimed: Certificate) -> None:
     same = claimed.multiplier >= 0 and abs(claimed.complementarity - product) <= _ROUNDING * product
     _require(same, f"certificate_ has complementarity = {claimed.complementarity!r}, not {product!r}")
     gain, epsilon = claimed.possible_gain, claimed.near_epsilon
-    _require(gain is None or 0 <= gain < np.inf, f"certificate_ has possible_gain = {gain!r}, which is no gain")
+    _require(gain is None or 0 <= gain < np.inf, f"certificate_ has possible_gain = {gain!r}, which is not a gain")
     if epsilon is not None or claimed.near_delta is not None:
         at_x = max(claimed.stationarity_squared, claimed.complementarity)
         possible = epsilon is not None and 0 <= epsilon < at_x and 0 <= claimed.delta < np.inf

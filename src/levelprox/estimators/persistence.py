@@ -300,7 +300,7 @@ def _built(kind: str, parameters: dict[str, Any], fitted: dict[str, Any], name: 
     models = (SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV)
     types = {model.__name__: model for model in models}
     if kind not in types:
-        raise FileFormatError(f"{name}: {kind!r:.60} is none of {', '.join(types)}")
+        raise FileFormatError(f"{name}: {kind!r:.60} is not one of {', '.join(types)}")
     unknown = (parameters.keys() - set(types[kind]._get_param_names()) - set(_OF_A_RUN)) | (fitted.keys() - set(FITTED))
     if unknown:
         raise FileFormatError(f"{name}: a {kind} has no {', '.join(sorted(map(str, unknown)))}")

@@ -303,5 +303,5 @@ def _sparse(members: dict[str, NDArray[Any]], name: str) -> Any:
         matrix = made((members["data"], members["indices"], members["indptr"]), shape=shape)
         matrix.check_format(full_check=True)
     except (ValueError, TypeError, IndexError) as error:
-        raise FileFormatError(f"{name}: the sparse matrix does not hold together: {error}") from error
+        raise FileFormatError(f"{name}: the parts of the sparse matrix do not agree: {error}") from error
     return matrix

@@ -158,7 +158,7 @@ def _arrays(header: dict[str, Any], body: memoryview, name: str) -> dict[str, Ar
             raise FileFormatError(f"{name}: array {key!r} ends at byte {stop} of {len(body)}; the file was cut short")
         flat = np.frombuffer(body[begin:stop], np.dtype(_TYPES[code]))
         if code == "BOOL" and np.any(flat.view(np.uint8) > 1):
-            raise FileFormatError(f"{name}: array {key!r} is to hold booleans, and holds other bytes than 0 and 1")
+            raise FileFormatError(f"{name}: array {key!r} must hold booleans: bytes 0 and 1 only")
         arrays[key] = flat.reshape(shape).astype(flat.dtype.newbyteorder("="))
     if end != len(body):
         raise FileFormatError(f"{name}: {len(body) - end} bytes follow the last array")

@@ -126,7 +126,7 @@ class Table:
         if self._is_number(name) and str(column.dtype) != "Boolean":
             if self._is_too_long(name):
                 raise FileFormatError(
-                    f"{self.name}: column {name!r} holds whole numbers beyond 2^53, some of which become the same: "
+                    f"{self.name}: column {name!r} holds whole numbers beyond 2^53, some of them equal in float64: "
                     "write them as words, or divide them"
                 )
             return self.numbers(name)
@@ -172,7 +172,7 @@ class Table:
         raise FileFormatError(f"{self.name}: {what}", Hint(tuple(parts)))
 
     def _text_in(self, name: str, droppable: bool) -> str:
-        """Return the first entry that is no number, and a remedy if it resembles one."""
+        """Return the first entry that is not a number, and a remedy if it resembles one."""
         column = self.frame[name]
         if column.null_count() == column.len():
             self._refuse_missing(name, 0, column.null_count(), droppable)
@@ -376,7 +376,7 @@ def read_parquet(path: str | os.PathLike[str]) -> Table:
     polars = polars_for("Parquet", name)
     with open(path, "rb") as file:
         if file.read(4) != b"PAR1":
-            raise FileFormatError(f"{name}: this is no Parquet file: it does not begin with PAR1")
+            raise FileFormatError(f"{name}: this is not a Parquet file: it does not begin with PAR1")
     data = all_bytes(path)  # polars would map the file; a process that maps a truncated file is killed
     try:
         frame = polars.read_parquet(data)

@@ -203,10 +203,10 @@ class Conclusion:
                 return certify(self.problem, best.x, null, hint=hint, seconds=seconds), False
         except (KeyboardInterrupt, Exception) as error:
             if isinstance(error, TimeLimitError):
-                self.notes.append("The certificate is the run's own: there was no time to recompute it.")
+                self.notes.append("The certificate was not recomputed: there was no time.")
             else:
                 failed = f"recomputing it failed: {type(error).__name__}: {error}"
-                self.ctx.warn(f"the certificate is the run's own; {failed}")
+                self.ctx.warn(f"the certificate was not recomputed; {failed}")
             if isinstance(error, KeyboardInterrupt):
                 end_now()
             known = assemble(self.problem, best.x, best.psi, best.gradient, null)
@@ -377,8 +377,8 @@ def degenerate_words(problem: Problem) -> str:
     if not (0 < nearest < total - unit / 2 and np.isfinite(problem.constraint.threshold)):
         return ""
     return (
-        f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, just what some large "
-        f"coefficients cost: there the multiplier may explode and the last coefficient stick at its threshold. "
+        f"level = {problem.level:g} is {round(nearest / unit)} times {unit:g}, the cost of a whole "
+        f"number of large coefficients: the multiplier may be unbounded there, and convergence slow. "
         f"Use level = {nearest - unit / 2:g} or {nearest + unit / 2:g} instead."
     )
 

@@ -93,7 +93,7 @@ class LevelMethod(Method[RunState]):
         if self.x0 is not None and not problem.is_feasible(self.x0):
             raise InfeasibleError(
                 f"x0 is not feasible: g(x0) = {problem.g(self.x0):g}, level = {problem.level:g}"
-                + (", or a coordinate is negative that must not be" if np.any(self.x0 < 0) else "")
+                + (", or a coordinate is negative where nonnegative=True" if np.any(self.x0 < 0) else "")
             )
         if 0 < self.tol < 10 * _EPS:
             ctx.warn(f"tol={self.tol:g} is below the resolution of float64")

@@ -130,7 +130,7 @@ def _classes(labels: ArrayLike, n: int, known: ArrayLike | None) -> tuple[NDArra
         if known is not None:
             places = _places(given, classes)
     except TypeError:
-        raise InvalidInputError(f"{name} must all be of one kind, which can be sorted") from None
+        raise InvalidInputError(f"{name} must all be of one type that can be sorted") from None
     return classes, places.astype(np.int64)
 
 

@@ -422,7 +422,7 @@ def test_moved_or_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert moved.device.type == place
         DeviceSource(moved, z).statistics(Squared(), False, True)
     assert on_device(scipy.sparse.coo_array(X), place).layout == torch.sparse_csr
-    with pytest.raises(InvalidInputError, match=r"torch has no device 'cuda:77' here"):
+    with pytest.raises(InvalidInputError, match=r"torch has no device 'cuda:77'"):
         on_device(X, "cuda:77")
     with pytest.raises(InvalidInputError, match="xp must be"):
         on_device(X, place, xp="jax")

@@ -435,5 +435,5 @@ def test_a_linear_model_of_anything(place: str) -> None:
     found = solve(Problem(far, constraint, 2.5 * constraint.cap), start="direct")
     np.testing.assert_array_equal(np.flatnonzero(found.x), np.flatnonzero(known.x))
     assert abs(found.certificate.psi - known.certificate.psi) <= 1e-10 * known.certificate.psi
-    with pytest.raises(InvalidInputError, match="would have to be brought here whole: linear_model"):
+    with pytest.raises(InvalidInputError, match="would have to be copied into memory as a whole: linear_model"):
         LinearModel(da.from_array(X), b)

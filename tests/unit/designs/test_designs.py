@@ -462,7 +462,7 @@ def test_what_is_not_a_matrix_of_real_numbers_is_refused():
     refused(np.array([[{"a": 1}, 2]], dtype=object), "X must hold real numbers")
     refused(np.array([["2026-01-01"]], dtype="datetime64[D]"), "X must hold real numbers")
     refused([[1, 2], [3]], "X cannot be read as an array")
-    refused([[10**400, 1]], "X holds a number that float64 cannot")
+    refused([[10**400, 1]], "X holds a number that float64 cannot represent")
     refused(np.ma.masked_equal([[1.0, 2.0]], 2.0), "masked array with 1 masked entries")
     assert_same_products(as_design(np.ma.array([[1.0, 2.0]])), np.array([[1.0, 2.0]]))
     with warnings.catch_warnings():

@@ -329,7 +329,7 @@ def test_arrays_that_do_not_go_together(change, message, tmp_path):
 def test_a_sparse_matrix_with_indices_out_of_range(tmp_path):
     parts = {"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 3]}
     np.savez(tmp_path / "a.npz", format=b"csr", y=[1.0], **parts)
-    with pytest.raises(FileFormatError, match="does not hold together"):
+    with pytest.raises(FileFormatError, match="do not agree"):
         read_data(tmp_path / "a.npz")
 
 
