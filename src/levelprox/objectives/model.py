@@ -360,7 +360,7 @@ class Model(Curved):
             squares = np.where(share > 0, slope**2 / share, 0.0)
         return self._column_squares_by(np.minimum(squares, _LARGEST_SQUARE))  # of an outlier they may overflow
 
-    def hessian_product_of(self, z: Margins, convex: bool) -> Callable[[Vector], Vector]:
+    def hessian_product_of(self, z: Margins, convex: bool = True) -> Callable[[Vector], Vector]:
         """Return v ↦ A'∇²F(z)Av, without forming the matrix."""
         bent = self._bent(z, convex)
         if self.ridge is None:

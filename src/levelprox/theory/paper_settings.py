@@ -158,10 +158,14 @@ def proximal(*, gamma: float, mu: float, L: float, M: float, sigma: float, K: in
     gamma = in_range("gamma", gamma, above=mu)
     K = whole("K", K, 3)
     rho = (gamma - mu) / 2
-    # 2(L + γ)/T_k² ≤ ρ/2, and ζ_k decreases as 1/K.
-    steps = max(1, math.ceil(max(2 * math.sqrt((L + gamma) / rho), K * (M + sigma))))
+    steps = max(1, math.ceil(_steps(L, M, sigma, gamma, rho, K)))
     zeta = 8 * (M**2 + sigma**2) / ((gamma - mu) * steps)
     return Parameters(gamma, rho, steps, K, zeta, 8 * (M + sigma) / (gamma - mu), mu, L, M, sigma)
+
+
+def _steps(L: float, M: float, sigma: float, gamma: float, rho: float, K: int) -> float:
+    """Return T_k with 2(L + γ)/T_k² ≤ ρ/2, for which ζ_k decreases as 1/K."""
+    return max(2 * math.sqrt((L + gamma) / rho), K * (M + sigma))
 
 
 def draw_k_hat(K: int, rng: np.random.Generator) -> int:

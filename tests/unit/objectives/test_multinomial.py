@@ -312,7 +312,7 @@ def test_separable_classes_take_no_more_features_than_separate_them(k):
         ([0, 1, 2], r"labels must have shape \(4,\), one for each sample, got \(3,\)"),
         (np.eye(4), r"labels must have shape \(4,\)"),
         ([1j, 2, 3, 4], "dtype complex128"),
-        (np.array([1, "a", 2, "b"], dtype=object), "of one kind"),
+        (np.array([1, "a", 2, "b"], dtype=object), "of one type"),
     ],
 )
 def test_bad_labels_are_named(labels, words):

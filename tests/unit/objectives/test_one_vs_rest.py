@@ -407,7 +407,7 @@ def test_labels_must_be_among_the_classes(kind):
     for labels, classes, words in (
         ([0, 1, 5], [0, 1, 2], "among the 3 classes, got .*5.* at index 2"),
         (["a", "b", "d"], ["a", "b"], "among the 2 classes, got .*'d'.* at index 2"),
-        ([0, 1, 1], ["0", "1"], "of one kind"),
+        ([0, 1, 1], ["0", "1"], "of one type"),
         ([0, 1, 1], [1, 1], "classes must be of at least two classes"),
         ([0, 1, 1], [], "classes must be of at least two classes, got none"),
         ([0, 1, 1], [[0, 1]], r"classes must be one-dimensional, got shape \(1, 2\)"),

@@ -235,7 +235,7 @@ def test_the_time_limit_holds_and_the_callback_is_called_throughout(limit):
     X = rng.standard_normal((4000, 800))
     objective = LinearModel(X, np.sign(X[:, :60] @ rng.standard_normal(60) + 9 * rng.logistic(size=4000)), "logistic")
     heard = [time.monotonic()]
-    callback = each(0.02, lambda _: heard.append(time.monotonic()))
+    callback = each(0.005, lambda _: heard.append(time.monotonic()))
     found = searched(objective, 40, time_limit=limit, callback=callback)
     assert found.status is Status.TIME_LIMIT and found.wall_s <= limit + 0.5
     assert found.psi < np.log(2) and 0 < found.support.size <= 40
