@@ -39,7 +39,8 @@ from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import CUT_SHORT_STOPS, Iterate, Stage, StopReason, relative_change
 from levelprox.subset.fit import Fit
-from levelprox.subset.swaps import FEW, SwapSearch, forward
+from levelprox.subset.forward import FEW, forward
+from levelprox.subset.swaps import SwapSearch
 
 _ROUGH = 1e-3  # tol of all stages but the last
 _HOPELESS = 0.05  # of what has been gained: too far above it for the last digits to matter

@@ -36,8 +36,10 @@ from levelprox.objectives import LinearModel
 from levelprox.problem import SubsetProblem
 from levelprox.result import Iterate
 from levelprox.subset.fit import Fit, lowest
+from levelprox.subset.forward import forward
+from levelprox.subset.swap_bounds import MANY_FEATURES
 from levelprox.subset.swap_bounds import costs as losses_without
-from levelprox.subset.swaps import SwapSearch, forward
+from levelprox.subset.swaps import SwapSearch
 
 if TYPE_CHECKING:
     from levelprox.subset.smooth_search import SmoothSearch
@@ -109,10 +111,10 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
         swaps.check_time()
         if end.stop == "interrupted":
             raise KeyboardInterrupt
-        fit = swaps.fitted(features)
+        fit = swaps.fitted(features) if problem.k <= MANY_FEATURES else swaps.roughly(features, best)
         columns.forget()
         best = fit if fit.psi < best.psi else best
-    return best
+    return best if problem.k <= MANY_FEATURES else swaps.fitted(best.features, best)
 
 
 def best_along_ray(swaps: SwapSearch, ray: Fit, best: Fit) -> Fit:

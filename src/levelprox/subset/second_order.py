@@ -22,11 +22,12 @@ from levelprox.subset.fit import Fit, begun_at, known_as_arrays, known_of_arrays
 from levelprox.subset.local_search import Monitor
 from levelprox.subset.multiclass_fit import ClassNewton
 from levelprox.subset.refit import ACCURACY, ROUGH_ACCURACY, Refits
-from levelprox.subset.swap_bounds import SwapEstimates, condition
+from levelprox.subset.swap_bounds import MANY_FEATURES, SwapEstimates, condition
 
 MANY_CLASSES = 16  # beyond which the work of a search is bounded
 _ILL_CONDITIONED = 1e6  # condition number of a Hessian from which on estimates come from an orthonormal basis
-_LINE_SEARCHES = 256  # features along which ψ is straight whose gain is computed by a line search
+# Features along which ψ is straight whose gain is computed by a line search: at fits of few features, and of many.
+_LINE_SEARCHES, _FEW_LINE_SEARCHES = 256, 32
 _CHEAP_COORDINATES = 512  # whose whole Hessian is cheap
 _CHEAP_SHARE = 8  # times the coordinates of a fit: up to so many the whole Hessian is cheap
 _CHEAP_MULTIPLICATIONS = 10**9  # of a whole Hessian of many classes, where columns take longer
@@ -119,9 +120,10 @@ class SecondOrder:
         straight = estimates.straight
         if not straight.size or not isinstance(self.objective, LinearModel):
             return
-        if straight.size > _LINE_SEARCHES:
+        most = _LINE_SEARCHES if self.problem.counted(fit.features).size <= MANY_FEATURES else _FEW_LINE_SEARCHES
+        if straight.size > most:
             size = np.abs(estimates.gradient[straight, 0]) / np.sqrt(estimates.own[straight, 0, 0])
-            straight = np.sort(straight[np.argsort(-size, kind="stable")[:_LINE_SEARCHES]])
+            straight = np.sort(straight[np.argsort(-size, kind="stable")[:most]])
         self.check_time()
         least = self.refits.least_along(straight, fit.margins)
         estimates.least_gain[:] = 0.0

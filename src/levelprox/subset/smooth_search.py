@@ -8,8 +8,10 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
 out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of moves.py.
-Other starts take their place where they serve: the Gram matrix of a squared loss and second-order models (starts.py)
-and, where nothing has to be shown, one path for all k of a softmax model. Features that are given are the only start.
+For more than `MANY_FEATURES` features the better one of forward selection of k and continuation is the only start, and
+the work of swaps is bounded. Other starts take their place where they serve: the Gram matrix of a squared loss and
+second-order models (starts.py) and, where nothing has to be shown, one path for all k of a softmax model. Features that
+are given are the only start.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from levelprox.problem import SubsetProblem
 from levelprox.result import Status
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit, sharpened
+from levelprox.subset.forward import FEW, eliminated, forward
 from levelprox.subset.local_search import Answer, Monitor, Search
 from levelprox.subset.moves import CostMoves, best_along_ray, best_by_continuation
 from levelprox.subset.multiclass_path import best_on_class_path, newton_of
@@ -53,12 +56,13 @@ from levelprox.subset.starts import (
     has_parabolas,
     is_found_by_models,
 )
-from levelprox.subset.swap_bounds import costs, gap_before_last_step
-from levelprox.subset.swaps import FEW, SwapSearch, forward
+from levelprox.subset.swap_bounds import MANY_FEATURES, costs, gap_before_last_step
+from levelprox.subset.swaps import SwapSearch
 
 _ATTAINED_SHARE = 1e-8  # of ψ of the fit and of the null fit: by how much x may miss ψ of the fit
 _ATTAINED_RESOLUTIONS = 64  # or so many times the resolution of ψ
 _OPTIMAL_GAP_SHARE = 1e-6  # of the null loss: a gap up to which a fit is taken to be optimal
+_MANY_FEATURES_WORK = 1.25e10  # of all refits of a search for many features: n k² multiplications each
 _TRIES_WHERE_EXPENSIVE = 2  # swaps that are tried for one that lowers ψ, where a refit takes long
 
 
@@ -288,7 +292,10 @@ class SmoothSearch(Search):
             if objective.convex_start is None:
                 yield once(functools.partial(best_by_parabolas, self.swaps, null, self.k, True))
             return
-        most = min(2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))
+        many = problem.n_outputs == 1 and self.k > MANY_FEATURES
+        if many:
+            self.swaps.most_refits = _MANY_FEATURES_WORK / (objective.n_margins * self.k**2)
+        most = min(self.k if many else 2 * self.k, problem.n_counted, max(self.k, objective.n_margins - 1))
         chosen = once(lambda: forward(self.swaps, null, most, shown=self.k))
         first = once(lambda: self.swaps.fitted(problem.with_unpenalized(chosen[: self.k])))
         self.swaps.keep(first)
@@ -297,8 +304,10 @@ class SmoothSearch(Search):
         self.monitor.enter("continuation")
         brief = self.brief or (self._is_quick() and isinstance(objective, MultinomialModel))
         yield once(lambda: first if brief else best_by_continuation(self.swaps, first))
+        if many:
+            return
         self.monitor.enter("forward")
-        yield once(lambda: self._backward(chosen))
+        yield once(lambda: eliminated(self.swaps, chosen, self.k))
         yield first
         if chosen.size and self.k <= FEW and not problem.has_many_coordinates:
             self.monitor.enter("forward")
@@ -328,19 +337,11 @@ class SmoothSearch(Search):
         if features.size == self.k:
             return self.swaps.fitted(self.problem.with_unpenalized(features), self.swaps.best)
         if features.size > self.k:
-            return self._backward(features)
+            return eliminated(self.swaps, features, self.k)
         fit = self.swaps.fitted(self.problem.with_unpenalized(features))
         self.swaps.keep(fit)
         more = forward(self.swaps, fit, self.k - features.size, shown=self.k)
         return self.swaps.fitted(np.union1d(fit.features, more).astype(np.intp), fit)
-
-    def _backward(self, features: Features) -> Fit:
-        """Leave out the least useful feature until k are left; of far more than k first half of them at once."""
-        fit = self.swaps.roughly(self.problem.with_unpenalized(features), self.swaps.best)
-        while (surplus := fit.features.size - self.problem.unpenalized.size - self.k) > 0:
-            least = np.argsort(costs(self.problem, fit), kind="stable")[: max(1, (surplus - self.k) // 2)]
-            fit = self.swaps.roughly(np.delete(fit.features, least), fit)
-        return self.swaps.fitted(fit.features, fit)
 
     # --- the end
 

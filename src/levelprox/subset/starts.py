@@ -36,8 +36,9 @@ from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
+from levelprox.subset.forward import RUNNERS_UP, forward, largest
 from levelprox.subset.newton import Proximal, minimised
-from levelprox.subset.swaps import RUNNERS_UP, SwapSearch, forward, largest
+from levelprox.subset.swaps import SwapSearch
 
 KEPT_ENTRIES = 2**22  # of X, of which a copy may be kept
 _MOST_FEATURES = 400  # of models over all features

@@ -36,6 +36,8 @@ from levelprox.objectives import Curved, LinearModel, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
 
+#: Features of a set, up to which a search takes all the steps that it takes for a few.
+MANY_FEATURES = 40
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
 
@@ -174,13 +176,18 @@ def gap_before_last_step(objective: Model, z: Vector) -> float:
 
 def costs(problem: FeatureProblem, fit: Fit) -> Vector:
     """Return what leaving out each feature of a fit costs, inf for unpenalized ones, without a pass over the others."""
-    assert isinstance(problem.objective, Model)
-    K, n_outputs = _inverse(_hessian(problem.objective, fit), problem.objective), problem.n_outputs
+    K, n_outputs = inverse_over(problem, fit), problem.n_outputs
     cost = np.full(fit.features.size, np.inf)
     for i in np.flatnonzero(problem.counts(fit.features)):
         mine = slice(i * n_outputs, (i + 1) * n_outputs)
         cost[i] = 0.5 * float(fit.x[mine] @ (_stiffness(K[mine, mine]) @ fit.x[mine]))
     return cost
+
+
+def inverse_over(problem: FeatureProblem, fit: Fit) -> Matrix:
+    """Return the inverse of the Hessian over the features of a fit."""
+    assert isinstance(problem.objective, Model)
+    return _inverse(_hessian(problem.objective, fit), problem.objective)
 
 
 def least_costs(problem: FeatureProblem, fit: Fit, magnitudes: Vector, self_concordance: float) -> Vector:

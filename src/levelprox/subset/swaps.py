@@ -1,4 +1,4 @@
-"""Forward selection, swaps of one feature for another for as long as ψ decreases, and the claims at the end.
+"""Swaps of one feature for another for as long as ψ decreases, and the claims at the end.
 
 What is shown rests on refits whose optimality was checked (`Fit.gap`) or on bounds with their rounding
 (`swap_bounds.py`). A swap for which there is neither counts as not examined. Where ψ is not convex a refit is a local
@@ -8,7 +8,6 @@ one, and so is what it shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -17,15 +16,13 @@ from operator import itemgetter
 import numpy as np
 
 from levelprox._kernels import SwapEnd
-from levelprox._typing import Features, Index, Vector
+from levelprox._typing import Features, Index, Mask, Vector
 from levelprox.subset.fit import Fit
+from levelprox.subset.forward import in_order
 from levelprox.subset.refit import ACCURACY
 from levelprox.subset.result import Addition
 from levelprox.subset.second_order import MANY_CLASSES, TRIES, SetFits, coarser
-from levelprox.subset.swap_bounds import SwapEstimates, least_costs
-
-FEW = 5  # features: of no more, the first one added may decide too much
-RUNNERS_UP = 16  # features that gain most besides the one that is added
+from levelprox.subset.swap_bounds import MANY_FEATURES, SwapEstimates, least_costs
 
 _ALL_SWAPS = 10**5  # up to which all of them are examined
 _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
@@ -34,13 +31,25 @@ _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _MOST_REFITS = 10**9  # of one call of the kernel
 _TOGETHER = 16  # newcomers of an examination that the kernel is given at once
+_SAMPLED_FEATURES = 8  # of a large fit, whose bounds are tried first
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
 
 
 class SwapSearch(SetFits):
-    """A search by swaps; the parameters and attributes are those of `SetFits`."""
+    """A search by swaps; the parameters and attributes are those of `SetFits`.
 
+    Attributes
+    ----------
+    most_refits : float
+        After which no more swaps are tried.
+    """
+
+    most_refits = math.inf
     _latest: tuple[Fit, SwapEstimates, bool] | None = None
+
+    def has_spent_its_work(self) -> bool:
+        """Return whether a search for many features, or of many classes, has had all the work that swaps are worth."""
+        return (self.n_refits >= self.most_refits and not self.prove) or super().has_spent_its_work()
 
     def estimates_of_swaps(self, fit: Fit, exact: bool = True) -> SwapEstimates:
         """Return second-order estimates at a fit, which are not to be changed; those of the last fit are kept."""
@@ -139,7 +148,8 @@ class SwapSearch(SetFits):
             return 0, None
         if self.is_convex and not fit.gap <= self.threshold(fit):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
-        shown, left = self._not_ruled_out(fit, self.estimates_of_swaps(fit))
+        estimates, late = self.estimates_of_swaps(fit), self._bounds_are_slow(fit)
+        shown, left = self._not_ruled_out(fit, estimates, bounded=not late)
         most, n_refits, place = self._most_tries(fit), 0, 0
         while place < len(left) and n_refits < most:
             self.monitor.done = place / len(left)
@@ -151,7 +161,7 @@ class SwapSearch(SetFits):
                 if better is not None:
                     return 0, better
                 shown, n_refits, place = shown + more, n_refits + refits, place + 1
-        return shown, None
+        return max(shown, self._ruled_out(fit, estimates)) if late else shown, None
 
     def _by_kernel(self, fit: Fit, newcomers: list[tuple[int, list[int]]], most: float) -> tuple[int, int, int]:
         """Examine newcomers by compiled refits, until one lowers ψ, or a refit fails.
@@ -202,25 +212,54 @@ class SwapSearch(SetFits):
             shown += new is None or self.excludes(new, fit)
         return shown, n_refits, None
 
-    def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates) -> tuple[int, list[tuple[int, list[int]]]]:
+    def _swaps_are_few(self, fit: Fit) -> bool:
+        return self.problem.counted(fit.features).size * self.problem.n_features <= _ALL_SWAPS
+
+    def _bounds_are_slow(self, fit: Fit) -> bool:
+        """Return whether bounds of all swaps take longer than a few refits: of many features and changing curvature.
+
+        Refits then come first: most often they find a swap that lowers ψ.
+        """
+        many = fit.features.size > MANY_FEATURES and not self._swaps_are_few(fit)
+        return many and self.has_bounds() and not self._estimates_are_exact() and not self.prove
+
+    def _ruled_out(self, fit: Fit, estimates: SwapEstimates) -> int:
+        """Return how many swaps a bound rules out; 0 where those of a few features of the fit rule out none."""
+        by_cost = sorted(estimates.droppable, key=estimates.cost)
+        some = by_cost[:: max(1, len(by_cost) // _SAMPLED_FEATURES)]
+        found = {i: self._left_for(fit, estimates, i, True)[1] for i in some}
+        zero = min(self._left_for(fit, estimates, i, False)[1] for i in some)
+        if max(found.values()) <= zero:
+            return 0
+        rest = (i for i in by_cost if i not in found)
+        return sum(found.values()) + sum(self._left_for(fit, estimates, i, True)[1] for i in rest)
+
+    def _left_for(self, fit: Fit, estimates: SwapEstimates, i: int, bounded: bool) -> tuple[Mask, int]:
+        """Return which features may take the place of the i-th, and how many others zero columns or bounds rule out."""
+        left, affordable = estimates.outside, self.problem.affordable(fit.features, i)
+        newcomers = self.problem.n_features - fit.features.size
+        if affordable is not None:
+            left, newcomers = left & affordable, int(np.count_nonzero(affordable))
+        if bounded and (bounds := self.gain_bounds(estimates, i)) is not None:
+            left = left & (bounds > self.threshold(fit))
+        return left, newcomers - int(np.count_nonzero(left))
+
+    def _not_ruled_out(
+        self, fit: Fit, estimates: SwapEstimates, bounded: bool
+    ) -> tuple[int, list[tuple[int, list[int]]]]:
         """Return how many swaps a bound rules out, and the others, those with the largest estimated gains first.
 
         The others are newcomers j, each with the places in the fit of the features that may leave for it.
         """
-        few = self.problem.counted(fit.features).size * self.problem.n_features <= _ALL_SWAPS
+        few = self._swaps_are_few(fit)
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
         for i in estimates.droppable:
             gain = estimates.gains(i)
-            left, affordable = estimates.outside, self.problem.affordable(fit.features, i)
-            newcomers = self.problem.n_features - fit.features.size
-            if affordable is not None:
-                left, newcomers = left & affordable, int(np.count_nonzero(affordable))
-            if (bounds := self.gain_bounds(estimates, i)) is not None:
-                left = left & (bounds > self.threshold(fit))
-            ruled_out += newcomers - int(np.count_nonzero(left))
+            left, more = self._left_for(fit, estimates, i, bounded)
+            ruled_out += more
             j = np.flatnonzero(left)
-            j = j if few else j[np.argsort(-gain[j], kind="stable")[:_TOP_SWAPS]]
+            j = j if few else j[in_order(gain[j], _TOP_SWAPS)]
             found.append((gain[j], np.full(j.size, i, np.intp), j))
         gain, out, into = (np.concatenate(part) for part in zip(*found, strict=True))
         best = np.full(self.problem.n_features, -np.inf)
@@ -248,8 +287,8 @@ class SwapSearch(SetFits):
             return math.inf
         many = self.problem.n_outputs > MANY_CLASSES and self.objective.only_contrasts  # else class by class
         least = min(_TOP_SWAPS, 1 + _EXAMINATION_FACTOR_WORK // (fit.x.size**3 + 1)) if many else _TOP_SWAPS
-        if self.problem.counted(fit.features).size * self.problem.n_features > _ALL_SWAPS:
-            return least
+        if not self._swaps_are_few(fit):
+            return min(least, max(TRIES, least * MANY_FEATURES // fit.features.size))
         return max(least, _REFIT_WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _REFIT_OVERHEAD))
 
     def best_addition(self) -> Addition:
@@ -308,73 +347,3 @@ class SwapSearch(SetFits):
         if gain > least and gain > coarser(larger, fit):
             best = replace(best, gain=gain, feature=j)
         return replace(best, examined=shown + self.excludes(larger, fit, max(best.gain, 0.0))), tried + 1
-
-
-def forward(
-    swaps: SwapSearch,
-    fit: Fit,
-    most: int,
-    without: int | None = None,
-    shown: int = 0,
-    worth: Callable[[Vector, Features], Vector] | None = None,
-) -> Features:
-    """Return up to `most` features besides those of a fit, in the order in which they are added.
-
-    The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
-    each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
-    feature added, and one for the gradient there.
-
-    Parameters
-    ----------
-    swaps : SwapSearch
-    fit : Fit
-        What to begin with: the null fit, or that of features to which others are to be added.
-    most : int
-    without : int, optional
-        A feature that is not to be added.
-    shown : int
-        How many features added make a fit that may be returned, should there be no time for a better one.
-    worth : callable, optional
-        Given what each feature gains and the features of the fit so far, returns by what to choose the next one: it
-        is added where this is above 0.
-    """
-    problem, z, base = swaps.problem, fit.margins, fit.features
-    chosen, estimates = np.empty(0, np.intp), swaps.estimates(fit, exact=False)
-    left, factors = estimates.left, list[Vector]()
-    while chosen.size < most:
-        swaps.monitor.done = chosen.size / most
-        estimates.left = left
-        gain = estimates.additions()
-        gain[chosen] = -np.inf
-        if without is not None:
-            gain[without] = -np.inf
-        if worth is not None:
-            gain = worth(gain, np.union1d(base, chosen).astype(np.intp))
-        j = int(np.argmax(gain))
-        if not gain[j] > 0:
-            break
-        chosen = np.append(chosen, j)
-        swaps.refits.stored.prefetch(largest(gain, RUNNERS_UP))
-        fit = swaps.roughly(np.union1d(base, chosen).astype(np.intp), fit)
-        if chosen.size <= shown:
-            swaps.remember(fit)
-        if swaps.is_perfect(fit) or chosen.size == most:
-            break
-        estimates.gradient = swaps.gradient(fit).reshape(problem.n_features, -1)
-        swaps.look_along(estimates, fit)
-        if problem.n_outputs == 1:
-            column = swaps.columns_of(Fit(np.array([j], np.intp), np.zeros(1), 0.0, z))[:, 0]
-            column = column - estimates.B @ estimates.cross[j]
-            for factor in factors:
-                column -= factor * factor[j]
-            pivot = column[j]
-            if pivot > 0:
-                factors.append(column / math.sqrt(pivot))
-                left = left - (factors[-1] ** 2)[:, None, None]
-    return chosen
-
-
-def largest(gain: Vector, count: int) -> Features:
-    """Return the features that gain most, and more than nothing."""
-    some = np.argsort(-gain, kind="stable")[:count]
-    return some[gain[some] > 0]

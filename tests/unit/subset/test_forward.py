@@ -1,0 +1,82 @@
+"""Forward selection and backward elimination of many features: how many refits they take, and what they find."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import levelprox.subset.forward as forward_selection
+from levelprox import LinearModel, best_subset
+from levelprox.result import Status
+from levelprox.subset.forward import features_per_refit, has_no_minimiser, in_order
+from levelprox.subset.second_order import SetFits
+from levelprox.subset.swap_bounds import MANY_FEATURES
+
+
+def texts(n=1500, d=700, used=100, seed=0):
+    """Return sparse counts whose labels depend on many words."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, d, density=0.05, random_state=rng, format="csc")
+    x = np.zeros(d)
+    x[rng.choice(d, used, replace=False)] = rng.choice([-3.0, 3.0], used)
+    b = np.where(X @ x + 0.5 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    return X, b
+
+
+@pytest.fixture
+def refits(monkeypatch):
+    """Return the sizes of rough refits."""
+    sizes, roughly = [], SetFits.roughly
+
+    def watched(self, features, near):
+        sizes.append(features.size)
+        return roughly(self, features, near)
+
+    monkeypatch.setattr(SetFits, "roughly", watched)
+    return sizes
+
+
+def test_refits_follow_each_feature_of_few_and_a_share_of_many():
+    assert {features_per_refit(size) for size in range(MANY_FEATURES + 1)} == {1}
+    assert features_per_refit(80) == 10 and features_per_refit(800) == 100
+
+
+def test_many_features_take_few_refits(refits):
+    X, b = texts()
+    found = best_subset(LinearModel(X, b, "logistic", ridge=1e-4), 80)
+    one_by_one = [size for size in refits if size <= MANY_FEATURES]
+    assert found.status is Status.SOLVED and found.support.size == 80
+    assert len(one_by_one) <= MANY_FEATURES and len(refits) <= MANY_FEATURES + 30
+    assert found.n_refits <= 400
+
+
+def test_many_features_are_as_good_as_with_a_refit_after_each(monkeypatch):
+    X, b = texts()
+    model = LinearModel(X, b, "logistic", ridge=1e-4)
+    found = best_subset(model, 60)
+    monkeypatch.setattr(forward_selection, "features_per_refit", lambda size: 1)
+    assert found.psi <= best_subset(model, 60).psi * 1.03
+
+
+def test_a_word_of_one_class_only_has_no_minimiser():
+    X, b = texts(800, 450, 10)
+    X = X.toarray()
+    X[:, 3] = np.where(b > 0, X[:, 3], 0.0)
+    model = LinearModel(X, b, "logistic")
+    seen = {}
+
+    def watched(fits, fit, j):
+        seen[j] = has_no_minimiser(fits, fit, j)
+        return seen[j]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forward_selection, "has_no_minimiser", watched)
+        found = best_subset(model, 50)
+    assert seen[3] and not any(one_sided for j, one_sided in seen.items() if j != 3)
+    assert found.support.size <= 50
+
+
+def test_the_largest_are_in_order_and_ties_as_they_come():
+    gain = np.array([1.0, 3.0, 2.0, 3.0, 2.0, -np.inf, 0.0])
+    for count in range(1, 9):
+        expected = np.argsort(-gain, kind="stable")[:count]
+        np.testing.assert_array_equal(in_order(gain, count), expected)
