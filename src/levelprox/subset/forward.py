@@ -40,8 +40,8 @@ def forward(
 
     The next one gains most by the second-order model, with the curvature of the fit that it began with: what is left of
     each column after those before it is kept up to date as a Cholesky factorisation would, one product for each
-    feature added, and one for the gradient there. Between two refits the gradient is that of the model. Sets of more than
-    `MANY_FEATURES` leave out those that leave ψ without a minimiser.
+    feature added, and one for the gradient there. Between two refits the gradient is that of the model. Sets of more
+    than `MANY_FEATURES` leave out those that leave ψ without a minimiser.
 
     Parameters
     ----------
