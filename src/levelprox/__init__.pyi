@@ -67,4 +67,3 @@ from levelprox.theory.approximate_kkt import nearby_kkt as nearby_kkt
 levels = _lcpp
 
 __version__: str
-__all__: list[str]

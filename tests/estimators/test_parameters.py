@@ -7,6 +7,7 @@ n_features, `tol` says how well sets are fitted and `max_iter` limits the number
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import re
 
@@ -363,3 +364,19 @@ def test_warm_starts_from_something_else_begin_afresh():
 
 def test_the_ways_are_of_both_kinds():
     assert CLASSIFIER.kind is SparseClassifier and REGRESSOR.kind is SparseRegressor
+
+
+@pytest.mark.parametrize(
+    ("estimator", "count", "number", "ridge"),
+    [
+        (SparseClassifier, "int | None", "float | None", "float | Literal['auto']"),
+        (SparseRegressor, "int | None", "float | None", "float"),
+        (SparseClassifierCV, "ArrayLike | None", "ArrayLike | None", "float | Literal['auto'] | ArrayLike"),
+        (SparseRegressorCV, "ArrayLike | None", "ArrayLike | None", "ArrayLike"),
+    ],
+)
+def test_signatures_have_the_types_of_budgets(estimator, count, number, ridge):
+    """Those of the shared base are Any: with them, `help` and type checkers say nothing of what is taken."""
+    types = {name: p.annotation.replace('"', "'") for name, p in inspect.signature(estimator).parameters.items()}
+    assert (types["n_features"], types["level"], types["budget"]) == (count, number, number)
+    assert types["ridge"] == ridge

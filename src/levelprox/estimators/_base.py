@@ -242,9 +242,6 @@ class SingleBudgetMixin(SparseLinearModel):
     """A model for one budget, which `partial_fit` updates from batches; the subclasses read a batch."""
 
     _: KW_ONLY
-    n_features: int | None = None
-    level: float | None = None
-    budget: float | None = None
     warm_start: bool = False
     memory: float | None = None
 

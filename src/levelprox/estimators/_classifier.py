@@ -33,7 +33,7 @@ class ClassificationMixin(ClassPredictionMixin, SparseLinearModel):
 
     loss: str | Loss = "logistic"
     _: KW_ONLY
-    ridge: float | Literal["auto"] | ArrayLike = "auto"
+    ridge: Any = "auto"
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     multi_class: str = "auto"
 
@@ -303,6 +303,12 @@ class SparseClassifier(ClassificationMixin, SingleBudgetMixin):
     >>> model.get_feature_names_out().tolist()
     ['worst texture', 'worst area', 'worst concave points']
     """
+
+    _: KW_ONLY
+    n_features: int | None = None
+    level: float | None = None
+    budget: float | None = None
+    ridge: float | Literal["auto"] = "auto"
 
     @with_callbacks
     def fit(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

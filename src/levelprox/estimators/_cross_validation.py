@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import delayed
@@ -77,9 +77,6 @@ class BudgetChoiceMixin(SparseLinearModel):
     """A model whose budget is chosen from a grid."""
 
     _: KW_ONLY
-    n_features: ArrayLike | None = None
-    level: ArrayLike | None = None
-    budget: ArrayLike | None = None
     criterion: str = "cv"
     cv: Any = None
     scoring: Any = None

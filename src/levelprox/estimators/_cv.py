@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
@@ -99,6 +99,12 @@ class SparseClassifierCV(ClassificationMixin, BudgetChoiceMixin):
     >>> model.best_params_, model.selected_features_.tolist()
     ({'n_features': 2}, [3, 7])
     """
+
+    _: KW_ONLY
+    n_features: ArrayLike | None = None
+    level: ArrayLike | None = None
+    budget: ArrayLike | None = None
+    ridge: float | Literal["auto"] | ArrayLike = "auto"
 
     _single_type = SparseClassifier
 
@@ -201,6 +207,12 @@ class SparseRegressorCV(RegressionMixin, BudgetChoiceMixin):
     >>> model.best_params_, model.selected_features_.tolist()
     ({'n_features': 2}, [3, 7])
     """
+
+    _: KW_ONLY
+    n_features: ArrayLike | None = None
+    level: ArrayLike | None = None
+    budget: ArrayLike | None = None
+    ridge: ArrayLike = 0.0
 
     _single_type = SparseRegressor
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -160,7 +160,7 @@ class Parameters(BaseEstimator):
     keep: ArrayLike | None = None
     feature_cost: ArrayLike | Mapping[str, float] | None = None
     budget: Any = None
-    ridge: float | Literal["auto"] | ArrayLike = 0.0
+    ridge: Any = 0.0
     fit_intercept: bool = True
     standardize: bool = True
     positive: bool | ArrayLike = False

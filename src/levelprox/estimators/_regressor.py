@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -288,6 +288,12 @@ class SparseRegressor(RegressionMixin, SingleBudgetMixin):
     >>> model.selected_features_.size, model.certificate_.spent, model.budget_
     (3, 3.0, 3.0)
     """
+
+    _: KW_ONLY
+    n_features: int | None = None
+    level: float | None = None
+    budget: float | None = None
+    ridge: float = 0.0
 
     @with_callbacks
     def fit(
