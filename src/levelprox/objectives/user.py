@@ -46,11 +46,17 @@ class Declared(Objective):
     nonsmoothness: float = 0.0
 
     def __init__(self, dimension: int, weak_convexity: float, smoothness: float, nonsmoothness: float) -> None:
-        self.dimension = whole("the number of coordinates", dimension, 1)
-        self.weak_convexity = constant("weak_convexity", weak_convexity)
-        self.smoothness = math.inf if smoothness == math.inf else constant("smoothness", smoothness)
-        self.nonsmoothness = constant("nonsmoothness", nonsmoothness)
+        self._declare(
+            dimension=whole("the number of coordinates", dimension, 1),
+            weak_convexity=constant("weak_convexity", weak_convexity),
+            smoothness=math.inf if smoothness == math.inf else constant("smoothness", smoothness),
+            nonsmoothness=constant("nonsmoothness", nonsmoothness),
+        )
         self.smooth = self.nonsmoothness == 0
+
+    def _declare(self, **constants: float) -> None:
+        """Set constants; a subclass that defines one as a property has its own."""
+        vars(self).update(constants)
 
     @property
     def constants(self) -> tuple[float, float, float]:
@@ -242,7 +248,7 @@ class Stochastic(Declared):
             raise InvalidInputError("declare smoothness (L) or nonsmoothness (M) of the objective: both are 0")
         self.oracle = oracle
         self.samples = whole("samples", samples, 2)
-        self.noise = constant("noise", noise)
+        self._declare(noise=constant("noise", noise))
         self.exact = None if exact is None else Function(exact, self.dimension, *self.constants)
 
     @property
