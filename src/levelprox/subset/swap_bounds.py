@@ -43,6 +43,7 @@ STRAIGHT = 1e-6
 
 _DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of the fit almost span
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
+_CONDITION_WITHOUT_RIDGE = 1e6  # condition number of a Hessian that needs no such ridge
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
 _LEAST_LENGTH = 2.0**-480  # of a column in a basis: the inverse of its square would overflow, and it counts as zero
@@ -82,7 +83,7 @@ def _pseudo_inverse(matrix: Matrix) -> Matrix:
         return np.asarray(np.linalg.pinv(np.nan_to_num(matrix, posinf=0.0, neginf=0.0)), np.float64)
 
 
-def _regularised_inverse(hessian: Matrix) -> Matrix:
+def _regularised_inverse(hessian: Matrix, ridge: float = _RIDGE_SHARE) -> Matrix:
     """In units in which the diagonal is 1: a small unit of a column is not yet dependence on the others.
 
     Of one matrix, or of several of shape (…, m, m).
@@ -91,7 +92,7 @@ def _regularised_inverse(hessian: Matrix) -> Matrix:
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     hessian = unit[..., :, None] * ((hessian + hessian.swapaxes(-2, -1)) / 2) * unit[..., None, :]
     own = np.arange(hessian.shape[-1])
-    hessian[..., own, own] *= 1 + _RIDGE_SHARE
+    hessian[..., own, own] *= 1 + ridge
     inverse = _pseudo_inverse(hessian)
     return np.asarray(unit[..., :, None] * inverse * unit[..., None, :], np.float64)
 
@@ -260,9 +261,13 @@ class SwapEstimates:
         self.own = _bent(cast(Model, problem.objective), self.gradient, own, typical)
         if basis is None:
             hessian = cross[problem.coordinates(fit.features)]
-            rounding = _ROUNDING + _RIDGE_SHARE  # K is the inverse of H with that ridge
-            self.inexactness = rounding * condition(hessian) if n_outputs == 1 else math.inf
-            self.K = _inverse(hessian, cast(Curved, problem.objective))
+            conditioned = condition(hessian) if n_outputs == 1 else math.inf
+            self.inexactness = (_ROUNDING + EPS * math.sqrt(fit.margins.size)) * conditioned  # sums over the samples
+            if conditioned <= _CONDITION_WITHOUT_RIDGE:
+                self.K = _regularised_inverse(hessian, ridge=0.0)
+            else:
+                self.inexactness += _RIDGE_SHARE * conditioned  # K is the inverse of H with that ridge
+                self.K = _inverse(hessian, cast(Curved, problem.objective))
             self.cross, self.B = cross, cross @ self.K
             by_feature = self.B.reshape(d, n_outputs, -1), cross.reshape(d, n_outputs, -1)
             if n_outputs == 1:
