@@ -11,7 +11,7 @@ namespace {
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
 constexpr double ROUNDING = 0x1p-46;                         // of a figure that comes from well-conditioned columns
 constexpr double UNRELIABLE = 1e-4;                          // relative error from which on there is no bound
-constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};  // of the best step: shorter ones change margins less
+constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};  // of the longest step: shorter ones change margins less
 
 // The inverse of a positive definite matrix, by its Cholesky factor; empty where it is not.
 std::vector<double> inverse_of(std::size_t m, std::vector<double> H) {
@@ -67,8 +67,9 @@ std::vector<double> least_costs(const std::vector<double> &x, const std::vector<
         const double own = unit[i] * K[i * m + i] * unit[i];
         double reach = 0;
         for (std::size_t l = 0; l < m; ++l) reach += std::abs(unit[i] * K[i * m + l] * unit[l]) * magnitude[l];
-        const double rho = concordance * std::abs(x[i]) * reach / own;
-        for (const double t : FRACTIONS) {
+        const double rho = concordance * std::abs(x[i]) * reach / own, longest = rho > 1 ? 1 / rho : 1.0;
+        for (const double fraction : FRACTIONS) {
+            const double t = fraction * longest;
             const double factor = t - self_concordant_factor(t * rho) * t * t;
             if (own > 0 && std::isfinite(factor)) cost[i] = std::max(cost[i], x[i] * x[i] / own * factor);
             if (concordance == 0) break;
