@@ -147,6 +147,7 @@ private:
     Derivatives differentiate(const Columns &columns, const double *margins, Poll &poll) const;
     Derivatives differentiate(const Columns &columns, const double *margins, bool convex, Poll &poll) const;
     double value(const double *margins, Poll &poll) const;
+    void weigh(std::int64_t begin, std::int64_t rows, bool convex, double *value, double *slope, double *bend) const;
     double sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
                               Poll &poll) const;
     std::vector<std::int64_t> counting_rows(const Derivatives &seen) const;

@@ -4,6 +4,7 @@
 
 #include "algorithms/column_fits.hpp"
 #include "algorithms/newton_step.hpp"
+#include "simd/simd.hpp"
 
 namespace levelprox {
 namespace {
@@ -37,7 +38,7 @@ double ColumnFits::change_along(const std::vector<double> &along) const {
     if (concordance_ == 0) return 0.0;
     double most = 0;
     for (std::int64_t i = 0; i < samples_; ++i)
-        if (share(i) > 0) most = std::max(most, std::abs(along[i]));
+        if (!weight_ || share(i) > 0) most = std::max(most, std::abs(along[i]));
     return concordance_ * most;
 }
 
@@ -110,7 +111,12 @@ ColumnFits::SampleGap ColumnFits::sample_gap(std::int64_t i, double slope, doubl
 double ColumnFits::gap(const Derivatives &at, const std::vector<double> &margins,
                        const std::vector<double> &along) const {
     double sum = 0;
-    for (std::int64_t i = 0; i < n_; ++i) {
+    std::int64_t first = 0;
+    if (conjugate_ == Conjugate::logistic) {
+        sum = simd().logistic_gap(samples_, target_, weight_, total_, at.slope.data(), at.bend.data(), along.data());
+        first = samples_;
+    }
+    for (std::int64_t i = first; i < n_ && sum < INFINITE; ++i) {
         const double weight = share(i);
         if (!(weight > 0) || !(at.bend[i] > 0)) continue;
         const SampleGap own = sample_gap(i, at.slope[i] / weight, at.bend[i] / weight, margins[i], along[i]);

@@ -12,6 +12,8 @@ namespace {
 constexpr double SHOWS = 1e-12;      // relative to psi: a smaller change does not count
 constexpr double SEPARATED = 1e-20;  // relative to psi at 0: classes are separated by the logistic loss
 constexpr double MUCH = 1e-3;        // relative to psi: beyond this, the second-order model is far from psi
+constexpr double MUCH_TO_GAIN = 1e-8;  // relative to psi
+constexpr double LEAST_GAP = 0.125;    // of what Newton's step predicts: a gap is seldom less
 constexpr double FAR = 20.0;         // largest change of the log of the curvature in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
@@ -44,6 +46,7 @@ private:
     void begin();
     bool is_finite() const;
     bool find_newton_step();
+    bool gap_may_matter() const;
     void bound_gap();
     bool stays_above();
     bool is_accurate();
@@ -154,6 +157,15 @@ bool ColumnFits::ConvexMinimiser::find_newton_step() {
     return true;
 }
 
+// Whether the bound may end the fit: not where Newton's step predicts that psi falls by far more than the accuracy and
+// than what is above `below`. The bound takes as long as the step itself.
+bool ColumnFits::ConvexMinimiser::gap_may_matter() const {
+    const double predicted = LEAST_GAP * newton_.decrement;
+    const double enough = std::max(accuracy_, MUCH_TO_GAIN) * std::abs(at_.psi);
+    return !(predicted > std::max(enough, 16 * rounding_)) ||
+           at_.psi - predicted - rounding_ >= below_;
+}
+
 void ColumnFits::ConvexMinimiser::bound_gap() {
     change_ = 0;
     gap_ = INFINITE;
@@ -161,16 +173,17 @@ void ColumnFits::ConvexMinimiser::bound_gap() {
     if (!newton_.step.empty()) {
         along_ = fits_.combined(columns_, newton_.step);
         change_ = fits_.change_along(along_);
-        gap_ = flat_directions_known_ ? fits_.gap(at_, z_, along_) : INFINITE;
+        const bool wanted = flat_directions_known_ && gap_may_matter();
+        gap_ = wanted ? fits_.gap(at_, z_, along_) : INFINITE;
         if (gap_ < INFINITE) gap_step_ = newton_.step;
 
         // Where margins of some samples grow without limit, Newton's step alone proves no bound.
         const double predicted = newton_.decrement;
-        if (flat_directions_known_ && !(gap_ < INFINITE) && fits_.conjugate_ != Conjugate::none &&
+        if (wanted && !(gap_ < INFINITE) && fits_.conjugate_ != Conjugate::none &&
             predicted <= MUCH * std::abs(at_.psi)) {
-            const double wanted = std::max({0.5 * accuracy_ * std::abs(at_.psi), rounding_, 0.5 * (at_.psi - below_)});
-            if (predicted <= 4 * wanted)
-                gap_ = fits_.gap_at_ends(columns_, at_, z_, along_, least_pivot_, wanted, poll_);
+            const double spare = std::max({0.5 * accuracy_ * std::abs(at_.psi), rounding_, 0.5 * (at_.psi - below_)});
+            if (predicted <= 4 * spare)
+                gap_ = fits_.gap_at_ends(columns_, at_, z_, along_, least_pivot_, spare, poll_);
         }
     }
     if (nonnegative_ && gap_ > at_.psi) {

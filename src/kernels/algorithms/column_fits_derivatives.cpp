@@ -110,6 +110,27 @@ std::vector<double> ColumnFits::combined(const Columns &columns, const std::vect
     return z;
 }
 
+// Losses and derivatives of some rows, times their weights: derivatives as they enter the mean.
+void ColumnFits::weigh(std::int64_t begin, std::int64_t rows, bool convex, double *value, double *slope,
+                       double *bend) const {
+    const double total = total_;
+    if (!weight_) {
+        const double share = 1.0 / total;
+        for (std::int64_t i = 0; i < rows; ++i) {
+            slope[i] *= share;
+            bend[i] = (convex ? std::abs(bend[i]) : bend[i]) * share;
+        }
+        return;
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const double weight = weight_[begin + i];
+        // A sample of weight 0 does not count, even where its loss is infinite.
+        value[i] = weight == 0 ? 0.0 : weight * value[i];
+        slope[i] = weight == 0 ? 0.0 : slope[i] * (weight / total);
+        bend[i] = weight == 0 ? 0.0 : (convex ? std::abs(bend[i]) : bend[i]) * (weight / total);
+    }
+}
+
 // psi, and what each sample adds to the gradient and to the Hessian of the margins.
 double ColumnFits::sample_derivatives(const double *margins, bool convex, double *slope, double *bend, double &size,
                                       Poll &poll) const {
@@ -120,15 +141,10 @@ double ColumnFits::sample_derivatives(const double *margins, bool convex, double
         for (std::int64_t begin = first; begin < last; begin += BLOCK) {
             const std::int64_t rows = std::min(BLOCK, last - begin), block = begin / BLOCK;
             evaluate(begin, rows, margins + begin, value, slope + begin, bend + begin);
-            for (std::int64_t i = 0; i < rows; ++i) {
-                const double weight = weight_ ? weight_[begin + i] : 1.0;
-                // A sample of weight 0 does not count, even where its loss is infinite.
-                value[i] = weight == 0 ? 0.0 : weight * value[i];
-                sizes[block] += std::abs(value[i]) / total_;
-                slope[begin + i] = weight == 0 ? 0.0 : slope[begin + i] * (weight / total_);
-                bend[begin + i] =
-                    weight == 0 ? 0.0 : (convex ? std::abs(bend[begin + i]) : bend[begin + i]) * (weight / total_);
-            }
+            weigh(begin, rows, convex, value, slope + begin, bend + begin);
+            double sum = 0;
+            for (std::int64_t i = 0; i < rows; ++i) sum += std::abs(value[i]) / total_;
+            sizes[block] = sum;
             parts[block] = compensated_sum(rows, value);
         }
     });

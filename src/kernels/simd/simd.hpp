@@ -62,6 +62,10 @@ struct Simd {
     // The logistic loss of n margins, and its derivatives; those that are not null.
     void (*logistic)(std::int64_t n, const double *z, const double *b, double *value, double *derivative,
                      double *curvature);
+    // The Fenchel-Young gaps of the logistic loss at v = slope + bend * along, weighted as slope and bend are; infinite
+    // outside the domain of its conjugate.
+    double (*logistic_gap)(std::int64_t n, const double *b, const double *weight, double total, const double *slope,
+                           const double *bend, const double *along);
     // The first block of 64 features, from the block that begins at `from`, in which some
     // (pull_j - across_j step)^2 > least (left_j - across_j^2 inverse); n where there is none.
     std::int64_t (*swap_block)(std::int64_t from, std::int64_t n, const double *pull, const double *left,

@@ -13,6 +13,7 @@ constexpr int LANES = 16;  // partial sums of every reduction, on every instruct
 #include "simd/simd_dense.inl"
 #include "simd/simd_gram.inl"
 #include "simd/simd_logistic.inl"
+#include "simd/simd_logistic_gap.inl"
 #include "simd/simd_normal.inl"
 #include "simd/simd_projection.inl"
 #include "simd/simd_softmax.inl"
@@ -26,6 +27,6 @@ constexpr Tables<T> tables = {{dense_dot<T>, dense_add<T>, dense_dots<T>, dense_
 
 const Simd LEVELPROX_TABLE = {LEVELPROX_TABLE_NAME, panel_product, normal,        column_dots,
                               column_gram,          softmax_rows,  combine,       logistic,
-                              swap_block,           tables<float>, tables<double>};
+                              logistic_gap,         swap_block,    tables<float>, tables<double>};
 
 }  // namespace levelprox

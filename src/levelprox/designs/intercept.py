@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import levelprox._kernels as _kernels
 from levelprox._kernels import DesignKernel
-from levelprox._typing import Index, Vector
+from levelprox._typing import Index, Mask, Vector
 from levelprox.designs._base import Design, vector
 from levelprox.designs.dense import DenseDesign
 from levelprox.designs.moments import moments_of
@@ -142,12 +142,16 @@ class InterceptDesign(Design):
         out[self._ones] = one
         return out
 
+    def _is_one(self, chosen: Index) -> Mask:
+        """Return which of these columns are columns of ones."""
+        return chosen == self._ones[0] if self._ones.size == 1 else np.isin(chosen, self._ones)
+
     def _in_base(self, chosen: Index) -> Index:
-        kept = chosen[~np.isin(chosen, self._ones)]
+        kept = chosen[~self._is_one(chosen)]
         return kept - np.searchsorted(self._ones, kept)
 
     def _around(self, part: Design, chosen: Index) -> Design:
-        ones = np.flatnonzero(np.isin(chosen, self._ones)).astype(np.int64, copy=False)
+        ones = np.flatnonzero(self._is_one(chosen)).astype(np.int64, copy=False)
         return InterceptDesign(part, ones) if ones.size else part
 
     def _gram(self, weight: Vector | None, known: int) -> Vector:

@@ -354,12 +354,19 @@ class SwapEstimates:
         best = (g * across - x) / own
         for tau in _STEP_FRACTIONS if self_concordance > 0 else (1.0,):
             e = tau * best
-            step = np.outer(e, K[i]) + (((e * B[:, i] + g) / s)[:, None] * B)
-            rho = self_concordance * (np.abs(step) @ inside + np.abs((e * B[:, i] + g) / s) * reach)
-            growth = e**2 * own - 2 * e * g * across + g**2 / s
+            moved = (e * B[:, i] + g) / s
+            least = np.maximum(np.abs(moved) * reach, np.abs(e * K[i, i] + moved * B[:, i]) * inside[i])
+            some = np.flatnonzero(self_concordance * least <= 1 + 1e-9)  # ρ is no less: beyond 1 there is no bound
+            if not some.size:
+                continue
+            e, moved, b = e[some], moved[some], B[some]
+            step = np.outer(e, K[i]) + moved[:, None] * b
+            rho = self_concordance * (np.abs(step) @ inside + np.abs(moved) * reach[some])
+            growth = e**2 * own[some] - 2 * e * g[some] * across[some] + g[some] ** 2 / s[some]
             gain = x * e + growth * _kernels.self_concordant_factor(np.ascontiguousarray(rho))
             size = np.abs(x * e) + growth + abs(self.fit.psi)
-            bound[j] = np.minimum(bound[j], gain + error[j] * size + self._inexact(size))
+            bounded = j[some]
+            bound[bounded] = np.minimum(bound[bounded], gain + error[bounded] * size + self._inexact(size))
         return bound
 
     def _of(self, i: int) -> slice:

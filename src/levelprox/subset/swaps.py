@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 
@@ -33,6 +31,35 @@ _MOST_REFITS = 10**9  # of one call of the kernel
 _TOGETHER = 16  # newcomers of an examination that the kernel is given at once
 _SAMPLED_FEATURES = 8  # of a large fit, whose bounds are tried first
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
+
+
+class SwapsLeft:
+    """Swaps that no bound rules out, by newcomers: those with the largest estimated gains first.
+
+    Parameters
+    ----------
+    gain, leaves, enters : ndarray
+        Of each swap: the estimated gain, the place in the fit of the feature that leaves (ascending), and the newcomer.
+
+    Attributes
+    ----------
+    newcomers : ndarray of int
+        In the order of the largest gains.
+    """
+
+    def __init__(self, gain: Vector, leaves: Features, enters: Features) -> None:
+        order = np.argsort(enters, kind="stable")
+        self._gain, self._leaves = gain[order], leaves[order]
+        newcomers, first = np.unique(enters[order], return_index=True)
+        best = np.maximum.reduceat(self._gain, first) if first.size else np.empty(0)
+        by_gain = np.argsort(-best, kind="stable")
+        self.newcomers = newcomers[by_gain]
+        self._begin, self._end = first[by_gain], np.append(first[1:], enters.size)[by_gain]
+
+    def listed(self, begin: int, end: int) -> list[tuple[int, list[int]]]:
+        """Return some newcomers, each with the places in the fit of the features that may leave for it."""
+        some = zip(self.newcomers[begin:end].tolist(), self._begin[begin:end], self._end[begin:end], strict=True)
+        return [(j, self._leaves[a:b][np.argsort(-self._gain[a:b], kind="stable")].tolist()) for j, a, b in some]
 
 
 class SwapSearch(SetFits):
@@ -151,9 +178,9 @@ class SwapSearch(SetFits):
         estimates, late = self.estimates_of_swaps(fit), self._bounds_are_slow(fit)
         shown, left = self._not_ruled_out(fit, estimates, bounded=not late)
         most, n_refits, place = self._most_tries(fit), 0, 0
-        while place < len(left) and n_refits < most:
-            self.monitor.done = place / len(left)
-            together = left[place : place + _TOGETHER]
+        while place < left.newcomers.size and n_refits < most:
+            self.monitor.done = place / left.newcomers.size
+            together = left.listed(place, place + _TOGETHER)
             examined, more, refits = self._by_kernel(fit, together, most - n_refits)
             shown, n_refits, place = shown + more, n_refits + refits, place + examined
             if examined < len(together) and n_refits < most:  # the next lowers ψ, or takes more than the kernel
@@ -244,13 +271,8 @@ class SwapSearch(SetFits):
             left = left & (bounds > self.threshold(fit))
         return left, newcomers - int(np.count_nonzero(left))
 
-    def _not_ruled_out(
-        self, fit: Fit, estimates: SwapEstimates, bounded: bool
-    ) -> tuple[int, list[tuple[int, list[int]]]]:
-        """Return how many swaps a bound rules out, and the others, those with the largest estimated gains first.
-
-        The others are newcomers j, each with the places in the fit of the features that may leave for it.
-        """
+    def _not_ruled_out(self, fit: Fit, estimates: SwapEstimates, bounded: bool) -> tuple[int, SwapsLeft]:
+        """Return how many swaps a bound rules out, and the others."""
         few = self._swaps_are_few(fit)
         found: list[tuple[Vector, Features, Features]] = [(np.empty(0), np.empty(0, np.intp), np.empty(0, np.intp))]
         ruled_out = 0
@@ -261,12 +283,7 @@ class SwapSearch(SetFits):
             j = np.flatnonzero(left)
             j = j if few else j[in_order(gain[j], _TOP_SWAPS)]
             found.append((gain[j], np.full(j.size, i, np.intp), j))
-        gain, out, into = (np.concatenate(part) for part in zip(*found, strict=True))
-        best = np.full(self.problem.n_features, -np.inf)
-        np.maximum.at(best, into, gain)
-        order = np.lexsort((out, -gain, into, -best[into]))
-        swaps = zip(into[order].tolist(), out[order].tolist(), strict=True)
-        return ruled_out, [(j, [i for _, i in group]) for j, group in groupby(swaps, key=itemgetter(0))]
+        return ruled_out, SwapsLeft(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
     def gain_bounds(self, estimates: SwapEstimates, i: int) -> Vector | None:
         """Return what swapping the i-th feature of a fit for each other gains at most; None: there are no bounds."""

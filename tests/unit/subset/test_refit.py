@@ -349,8 +349,8 @@ def test_every_instruction_set_gives_the_same_fit_to_the_last_bit(instruction_se
         for name in instruction_sets:
             _kernels.use_simd(name)
             fits = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, None, None)
-            end, x, psi, margins, hessian, *_ = fits.fit(list(A), [None] * m, [0.0] * m, 1e-9, math.inf)
-            found.append((end, psi, x.tobytes(), margins.tobytes(), hessian.tobytes()))
+            end, x, psi, margins, hessian, gap, _ = fits.fit(list(A), [None] * m, [0.0] * m, 1e-9, math.inf)
+            found.append((end, psi, x.tobytes(), margins.tobytes(), hessian.tobytes(), gap))
         assert len(set(found)) == 1
 
 
@@ -402,3 +402,26 @@ def test_columns_that_do_not_fit_are_refused():
         _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), np.ones(3), None)
     with pytest.raises(ValueError, match="offsets do not fit"):
         _kernels.ColumnFits("squared", 0.0, 0.0, 0.0, np.zeros(4), None, np.ones(3))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logistic_gaps_are_those_of_the_conjugate(weighted: bool):
+    """At the end of a fit that is cut short: ψ − gap is the dual value, computed here with NumPy."""
+    rng = np.random.default_rng(2)
+    n = 133
+    A = rng.standard_normal((3, n))
+    b = np.where(A[0] + 2 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    weight = rng.integers(0, 4, n).astype(float) if weighted else None
+    kernel = _kernels.ColumnFits("logistic", 0.0, 0.0, 1.0, b, weight, None)
+    x = np.array([0.3, -0.2, 0.1])
+    end, x, psi, z, _, gap, _ = kernel.fit(list(A), [None] * 3, x.tolist(), 1e-9, 0.0)  # shown at once to stay above
+    assert end is _kernels.FitEnd.NOT_BELOW
+    share = np.full(n, 1 / n) if weight is None else weight / weight.sum()
+    p = 1 / (1 + np.exp(b * z))
+    slope, bend = -b * p, p * (1 - p)
+    step = -np.linalg.solve((A * (share * bend)) @ A.T, A @ (share * slope))
+    q = -b * (slope + bend * (step @ A))  # of the dual point
+    assert np.all((q > 0) & (q < 1))
+    dual = -np.sum(share * (q * np.log(q) + (1 - q) * np.log(1 - q)))
+    assert psi == pytest.approx(np.sum(share * np.log1p(np.exp(-b * z))), rel=1e-13)
+    assert psi - gap == pytest.approx(dual, rel=1e-11)

@@ -12,6 +12,7 @@ from levelprox.losses import Hinge
 from levelprox.subset.column_cache import Columns
 from levelprox.subset.refit import Refits
 from levelprox.subset.swap_bounds import SwapEstimates, costs, gap_before_last_step, least_costs
+from levelprox.subset.swaps import SwapSearch
 from tests.support.long_runs import LONG
 from tests.support.subset_cases import Table, table, weighted
 
@@ -268,3 +269,45 @@ def test_a_last_step_shows_nothing_where_slopes_are_not_linear(loss):
     X[:, 2] = X[:, 1]  # no single minimiser
     model = LinearModel(X, model.target, Hinge().smoothed(0.5))
     assert gap_before_last_step(model, model.margins(np.zeros(3))) == np.inf
+
+
+def test_bounds_rule_out_the_swaps_of_correlated_columns(monkeypatch: pytest.MonkeyPatch):
+    """Fewer samples than features, a Hessian with a condition number of 1e5: next to no newcomer takes a refit."""
+    rng = np.random.default_rng(3)
+    n, d, k = 57, 1500, 10
+    X = rng.standard_normal((n, 6)) @ rng.standard_normal((6, d)) + 0.03 * rng.standard_normal((n, d))
+    objective = LinearModel(X, X[:, :6] @ rng.standard_normal(6) + 0.01 * rng.standard_normal(n), fit_intercept=True)
+    newcomers, calls = [0], [0]
+    by_kernel, added = SwapSearch._by_kernel, SwapSearch._added
+
+    def counted_swaps(self, fit, some, most):
+        calls[0] += 1
+        newcomers[0] += len(some)
+        return by_kernel(self, fit, some, most)
+
+    def counted_additions(self, fit, some, bound, best):
+        calls[0] += 1
+        newcomers[0] += some.size
+        return added(self, fit, some, bound, best)
+
+    monkeypatch.setattr(SwapSearch, "_by_kernel", counted_swaps)
+    monkeypatch.setattr(SwapSearch, "_added", counted_additions)
+    found = best_subset(objective, k)
+    assert found.swaps.examined == found.swaps.total == k * (d - k)
+    assert found.additions is not None and found.additions.examined == found.additions.total == d - k
+    assert newcomers[0] <= d // 50 and calls[0] <= 10
+    assert found.n_refits <= 50
+
+
+def test_what_leaving_a_feature_out_costs_is_bounded_where_the_whole_step_is_too_long():
+    """Of the step x/K, of which ρ = 20, the part of which ρ is at most 1 is tried."""
+    [cost] = _kernels.least_costs([20.0], np.eye(1), [1.0], 1.0)
+    assert 0 < cost < 200
+    assert cost == pytest.approx(max(400 * (t - factor_of(20 * t) * t**2) for t in STEPS / 20), rel=1e-9)
+
+
+STEPS = np.array([1.0, 0.75, 0.5, 0.25, 0.1])
+
+
+def factor_of(rho: float) -> float:
+    return float(_kernels.self_concordant_factor(np.array([rho]))[0])
