@@ -36,6 +36,7 @@ from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import reduced
 from levelprox.problem import SubsetProblem
+from levelprox.subset.column_cache import Columns
 from levelprox.subset.local_search import Search
 from levelprox.subset.nonsmooth_search import NonsmoothSearch
 from levelprox.subset.remote_search import RemoteSearch
@@ -220,12 +221,14 @@ def _smooth_search(
     """Return the search, and its problem over standardised columns or fewer rows where that is of use.
 
     `guidance` is what callers inside the package know besides: parameters of `SmoothSearch` (examine, leave, thorough,
-    known) and `forms`, a dict in which searches of one objective for several k keep what they share: ψ over
-    standardised columns, and over fewer rows. It is ignored for losses with kinks and for data on Dask, in files or on
-    a device. `examine=False` returns a set that promising swaps do not improve, and shows nothing of it, as for fits of
-    the folds of a cross-validation: the search is shorter, and its loss may be higher.
+    known), `forms`, a dict in which searches of one objective for several k keep what they share: ψ over standardised
+    columns, and over fewer rows, and `columns`, a list with the cache of its columns once there is one. It is ignored
+    for losses with kinks and for data on Dask, in files or on a device. `examine=False` returns a set that promising
+    swaps do not improve, and shows nothing of it, as for fits of the folds of a cross-validation: the search is
+    shorter, and its loss may be higher.
     """
     objective, forms, standardised = problem.objective, guidance.pop("forms", {}), None
+    columns = guidance.pop("columns", None)
     if isinstance(objective, LinearModel | ByClass):
         standardised = _form(forms, "standardised", lambda: objective.standardised())
     fewer = None if problem.costs is not None else _reduced(problem, standardised, forms)
@@ -235,6 +238,10 @@ def _smooth_search(
     elif standardised is not None:
         problem = replace(problem, objective=standardised)
     data = cast(LinearModel | ByClass, objective) if problem.objective is not objective else None
+    if columns is not None and isinstance(problem.objective, LinearModel):
+        if not columns or columns[0].objective is not problem.objective:
+            columns[:] = [Columns(problem.objective)]
+        guidance["columns"] = columns[0]
     saved_as = "models" if is_found_by_models(problem) else "gram" if has_gram(problem) else ""
     return SmoothSearch(tol, prove, start, saved_as=saved_as, data=data, **guidance), problem
 

@@ -232,7 +232,7 @@ class _SubsetPath(Method[list[Subset]]):
     replays = True
 
     def __init__(self, objective: Objective, options: dict[str, Any]) -> None:
-        self.objective, self.options = objective, {**options, "_guidance": {"forms": {}}}
+        self.objective, self.options = objective, {**options, "_guidance": {"forms": {}, "columns": []}}
 
     def init(self, problem: list[int], ctx: Context) -> list[Subset]:
         self.counts, self.ctx = problem, cast(Run, ctx)

@@ -9,12 +9,12 @@
 namespace levelprox {
 namespace {
 
-constexpr double SHOWS = 1e-12;      // relative to psi: a smaller change does not count
-constexpr double SEPARATED = 1e-20;  // relative to psi at 0: classes are separated by the logistic loss
-constexpr double MUCH = 1e-3;        // relative to psi: beyond this, the second-order model is far from psi
+constexpr double SHOWS = 1e-12;        // relative to psi: a smaller change does not count
+constexpr double SEPARATED = 1e-20;    // relative to psi at 0: classes are separated by the logistic loss
+constexpr double MUCH = 1e-3;          // relative to psi: beyond this, the second-order model is far from psi
 constexpr double MUCH_TO_GAIN = 1e-8;  // relative to psi
 constexpr double LEAST_GAP = 0.125;    // of what Newton's step predicts: a gap is seldom less
-constexpr double FAR = 20.0;         // largest change of the log of the curvature in a step
+constexpr double FAR = 20.0;           // largest change of the log of the curvature in a step
 constexpr double ARMIJO = 1e-4;
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
@@ -162,8 +162,7 @@ bool ColumnFits::ConvexMinimiser::find_newton_step() {
 bool ColumnFits::ConvexMinimiser::gap_may_matter() const {
     const double predicted = LEAST_GAP * newton_.decrement;
     const double enough = std::max(accuracy_, MUCH_TO_GAIN) * std::abs(at_.psi);
-    return !(predicted > std::max(enough, 16 * rounding_)) ||
-           at_.psi - predicted - rounding_ >= below_;
+    return !(predicted > std::max(enough, 16 * rounding_)) || at_.psi - predicted - rounding_ >= below_;
 }
 
 void ColumnFits::ConvexMinimiser::bound_gap() {
@@ -182,8 +181,7 @@ void ColumnFits::ConvexMinimiser::bound_gap() {
         if (wanted && !(gap_ < INFINITE) && fits_.conjugate_ != Conjugate::none &&
             predicted <= MUCH * std::abs(at_.psi)) {
             const double spare = std::max({0.5 * accuracy_ * std::abs(at_.psi), rounding_, 0.5 * (at_.psi - below_)});
-            if (predicted <= 4 * spare)
-                gap_ = fits_.gap_at_ends(columns_, at_, z_, along_, least_pivot_, spare, poll_);
+            if (predicted <= 4 * spare) gap_ = fits_.gap_at_ends(columns_, at_, z_, along_, least_pivot_, spare, poll_);
         }
     }
     if (nonnegative_ && gap_ > at_.psi) {

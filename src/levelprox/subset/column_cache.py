@@ -23,6 +23,7 @@ from levelprox.problem import FeatureProblem
 
 _KEPT_NUMBERS = 2**25  # of all columns that are kept, at most, or
 _STORED_DIVISOR, _LEAST_KEPT_NUMBERS = 5, 2**23  # the numbers stored of A by this divisor, but at least so many
+_FEW_NUMBERS = 2**21  # of columns that need not make room
 _KEPT_HESSIAN_NUMBERS = 2**25  # of columns of the Hessian
 _PREFETCHED_COLUMNS, _PREFETCHED_SHARE = 50, 1 / 4  # at most, and of the room for columns
 _LONG_PASS = 2**22  # entries of X, from which on columns are read several at a time
@@ -110,6 +111,11 @@ class Columns:
         """Remove all columns from the cache: with many samples they take much memory, and can be computed again."""
         self.known.clear()
         self.kept = 0
+
+    def forget_many(self) -> None:
+        """Remove all columns where they take more memory than a fit does besides."""
+        if self.kept > _FEW_NUMBERS:
+            self.forget()
 
     def moves(self, features: Features) -> Iterator[Vector]:
         """Yield the same as changes of the margins, one at a time: all at once may be more than there is room for."""

@@ -105,14 +105,14 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
     null = NullFit(start.x, start.psi, None, size or 1.0)
     how = replace(swaps.how, null=null)
     best, columns = direct, swaps.refits.columns
-    columns.forget()  # the stages have others
+    columns.forget_many()  # the stages have others
     for features, end, n_grad in sets_by_continuation(scaled, start, at, direct.features, how):
         swaps.n_grad += n_grad
         swaps.check_time()
         if end.stop == "interrupted":
             raise KeyboardInterrupt
         fit = swaps.fitted(features) if problem.k <= MANY_FEATURES else swaps.roughly(features, best)
-        columns.forget()
+        columns.forget_many()
         best = fit if fit.psi < best.psi else best
     return best if problem.k <= MANY_FEATURES else swaps.fitted(best.features, best)
 

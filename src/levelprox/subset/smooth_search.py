@@ -36,7 +36,7 @@ from levelprox.objectives.multiclass import ByClass
 from levelprox.objectives.reduced import ReducedModel
 from levelprox.problem import SubsetProblem
 from levelprox.result import Status
-from levelprox.subset.column_cache import shared
+from levelprox.subset.column_cache import Columns, shared
 from levelprox.subset.fit import Fit, sharpened
 from levelprox.subset.forward import FEW, eliminated, forward
 from levelprox.subset.local_search import Answer, Monitor, Search
@@ -73,19 +73,19 @@ class SmoothSearch(Search):
     Parameters
     ----------
     data : LinearModel or ByClass, optional
-        ψ over the columns as they are, where `problem` has them standardised (`standardised`): what is returned is in
-        its units.
+        ψ over the columns as they are, where those of `problem` are standardised: what is returned is in its units.
     brief : bool
         Whether to leave out the start by continuation.
     examine : bool
-        Whether to show anything of the set that is found; where not, and ψ is not a squared loss of many features, the
-        search ends once promising swaps no longer lower ψ, and softmax models leave out the start by continuation.
+        Whether to show anything of the set that is found; where not, the search may end once promising swaps no longer
+        lower ψ (`_is_quick`), and softmax models leave out the start by continuation.
     leave : callable, optional
-        Called as leave(features, x, last) with the features of a set and x over all coordinates of the data: as soon as
-        there is a set of k features, after each start, and after the last. Returning True ends the search there, before
-        anything is shown.
+        Called as leave(features, x, last) with a set of features and x over all coordinates of the data: once there are
+        k features, after each start, and after the last. True ends the search, before anything is shown.
     thorough : bool
         Whether to look further than swaps where features are given to begin with, too.
+    columns : Columns, optional
+        A cache of the columns of the problem.
     known : ndarray of int, optional
         At most k features whose fit is returned where the search is cut short before it finds a better one.
     """
@@ -96,6 +96,7 @@ class SmoothSearch(Search):
     leave: Callable[[Features, Vector, bool], bool] | None = None
     thorough: bool = False
     known: Features | None = None
+    columns: Columns | None = None
     _ended: bool = field(default=False, init=False)
     _examined: int = field(default=0, init=False)
     _addition: Addition | None = field(default=None, init=False)
@@ -128,7 +129,7 @@ class SmoothSearch(Search):
         null = Fit(unpenalized, x, self.null.psi, self.objective.restrict(unpenalized).margins(x))
         how = SolverOptions(self.null, left)
         tries = _TRIES_WHERE_EXPENSIVE if problem.has_many_coordinates else TRIES
-        columns = shared(problem).columns if self._shares() else None
+        columns = shared(problem).columns if self._shares() else self.columns
         self.swaps = SwapSearch(problem, null, self.null, self.tol * self.null.scale, how, self.prove, tries, columns)
         self.swaps.monitor = self.monitor
         self.swaps.refits.brief = self._is_quick()

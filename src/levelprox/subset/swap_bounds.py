@@ -43,7 +43,6 @@ STRAIGHT = 1e-6
 
 _DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of the fit almost span
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
-_CONDITION_WITHOUT_RIDGE = 1e6  # condition number of a Hessian that needs no such ridge
 _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
 _LEAST_LENGTH = 2.0**-480  # of a column in a basis: the inverse of its square would overflow, and it counts as zero
@@ -57,12 +56,12 @@ def _hessian(objective: Model, fit: Fit) -> Matrix:
     return objective.restrict(fit.features).hessian_of(fit.margins, True) if known is None else known
 
 
-def _inverse(hessian: Matrix, objective: Curved) -> Matrix:
+def _inverse(hessian: Matrix, objective: Curved, ridge: float = _RIDGE_SHARE) -> Matrix:
     """Return K over the features of a fit; of those that depend on each other a pseudo-inverse."""
     if isinstance(objective, OneVsRestModel):
         return _inverse_by_class(hessian, objective.n_outputs)
     if not objective.only_contrasts:
-        return _regularised_inverse(hessian)
+        return _regularised_inverse(hessian, ridge)
     basis = contrasts(objective.n_outputs)
     return of_each_feature(_regularised_inverse(of_each_feature(hessian, basis)), basis.T)
 
@@ -262,12 +261,9 @@ class SwapEstimates:
         if basis is None:
             hessian = cross[problem.coordinates(fit.features)]
             conditioned = condition(hessian) if n_outputs == 1 else math.inf
-            self.inexactness = (_ROUNDING + EPS * math.sqrt(fit.margins.size)) * conditioned  # sums over the samples
-            if conditioned <= _CONDITION_WITHOUT_RIDGE:
-                self.K = _regularised_inverse(hessian, ridge=0.0)
-            else:
-                self.inexactness += _RIDGE_SHARE * conditioned  # K is the inverse of H with that ridge
-                self.K = _inverse(hessian, cast(Curved, problem.objective))
+            ridge = 0.0 if conditioned * WELL_CONDITIONED <= 1 else _RIDGE_SHARE
+            self.inexactness = (_ROUNDING + EPS * math.sqrt(fit.margins.size) + ridge) * conditioned  # of sums, and K
+            self.K = _inverse(hessian, cast(Curved, problem.objective), ridge)
             self.cross, self.B = cross, cross @ self.K
             by_feature = self.B.reshape(d, n_outputs, -1), cross.reshape(d, n_outputs, -1)
             if n_outputs == 1:
@@ -357,16 +353,13 @@ class SwapEstimates:
             moved = (e * B[:, i] + g) / s
             least = np.maximum(np.abs(moved) * reach, np.abs(e * K[i, i] + moved * B[:, i]) * inside[i])
             some = np.flatnonzero(self_concordance * least <= 1 + 1e-9)  # ρ is no less: beyond 1 there is no bound
-            if not some.size:
-                continue
-            e, moved, b = e[some], moved[some], B[some]
-            step = np.outer(e, K[i]) + moved[:, None] * b
+            e, moved, here = e[some], moved[some], j[some]
+            step = np.outer(e, K[i]) + moved[:, None] * B[some]
             rho = self_concordance * (np.abs(step) @ inside + np.abs(moved) * reach[some])
             growth = e**2 * own[some] - 2 * e * g[some] * across[some] + g[some] ** 2 / s[some]
             gain = x * e + growth * _kernels.self_concordant_factor(np.ascontiguousarray(rho))
             size = np.abs(x * e) + growth + abs(self.fit.psi)
-            bounded = j[some]
-            bound[bounded] = np.minimum(bound[bounded], gain + error[bounded] * size + self._inexact(size))
+            bound[here] = np.minimum(bound[here], gain + error[here] * size + self._inexact(size))
         return bound
 
     def _of(self, i: int) -> slice:
