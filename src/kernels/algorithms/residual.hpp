@@ -90,7 +90,8 @@ public:
 
     double stationarity(double y) const { return highest(y).at(y); }
 
-    double complementarity(double y, const Slack &slack) const {
+    // `zeros`, if given, are the features at zero that count.
+    double complementarity(double y, const Slack &slack, const std::vector<std::int64_t> *zeros = nullptr) const {
         if (!(y > 0) || !(slack.slack > 0)) return 0;
         double most = 0;
         const auto look = [&](double force, double price, double room) {
@@ -99,8 +100,13 @@ public:
         };
         for (std::int64_t k = 0; k < lines_.on_support; ++k)
             look(std::fabs(lines_.support_offset[k]), std::fabs(lines_.support_slope[k]), slack.support_room[k]);
-        for (std::int64_t j = 0; j < lines_.at_zero; ++j)
+        const auto at_zero = [&](std::int64_t j) {
             look(lines_.zero_offset[j], -lines_.zero(j).slope, slack.zero_room[slack.one_room ? 0 : j]);
+        };
+        if (zeros)
+            for (const std::int64_t j : *zeros) at_zero(j);
+        else
+            for (std::int64_t j = 0; j < lines_.at_zero; ++j) at_zero(j);
         return most;
     }
 
@@ -126,18 +132,49 @@ public:
     // The y >= 0 minimising the larger of both residuals. Up to the most stationary y one falls and the other rises.
     Best best(const Slack &slack) const {
         constexpr int HALVINGS = 50;
-        const auto at = [&](double y) { return Best{y, stationarity(y), complementarity(y, slack)}; };
         const auto height = [](const Best &b) { return std::max(b.stationarity, b.complementarity); };
-        Best high = at(most_stationary()), low = at(0);
+        const double y = most_stationary();
+        Best high{y, stationarity(y), complementarity(y, slack)};
         if (high.complementarity <= high.stationarity) return high;
+        Best low{0, stationarity(0), 0};
+        Residual between = *this;  // without the features that cannot decide between low and high
+        std::vector<std::int64_t> holding;
+        bool all = true;
         for (int look = 0; look < HALVINGS && high.y - low.y > 1e-12 * high.y; ++look) {
-            const Best middle = at(low.y + (high.y - low.y) / 2);
-            (middle.complementarity > middle.stationarity ? high : low) = middle;
+            const double half = low.y + (high.y - low.y) / 2;
+            const Best middle{half, between.stationarity(half),
+                              all ? complementarity(half, slack) : complementarity(half, slack, &holding)};
+            if (middle.complementarity > middle.stationarity) {
+                high = middle;
+                continue;
+            }
+            low = middle;
+            between.drop_below(low.y, high.stationarity);
+            if (all) holding = holding_more(high.y, low.complementarity, slack);
+            all = false;
         }
         return height(low) <= height(high) ? low : high;
     }
 
 private:
+    // Drop the features at zero whose residual is nowhere above `least` from y on.
+    void drop_below(double y, double least) {
+        std::erase_if(zeros_, [&](const Line &line) { return line.at(y) <= least * (1 - ROUNDING); });
+    }
+
+    // The features at zero of which more than `least` is held back at y; less is held back at a smaller y.
+    std::vector<std::int64_t> holding_more(double y, double least, const Slack &slack) const {
+        std::vector<std::int64_t> found;
+        for (std::int64_t j = 0; j < lines_.at_zero; ++j) {
+            const double price = -lines_.zero(j).slope, held = std::min(price * y, lines_.zero_offset[j]);
+            if (held <= least * (1 - ROUNDING)) continue;
+            const double room = slack.zero_room[slack.one_room ? 0 : j];
+            if (held * slack.part(price, held, room) * (1 + ROUNDING) > least) found.push_back(j);
+        }
+        return found;
+    }
+
+    static constexpr double ROUNDING = 1e-12;
     Lines lines_;
     std::vector<Line> zeros_;
 };
