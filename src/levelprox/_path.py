@@ -116,6 +116,9 @@ def path(
 ) -> Path:
     """Solve min ψ(x) s.t. g(x) ≤ η for many η.
 
+    All levels start from the solutions at fixed levels below them, so the answer at one does not depend on the others
+    (but for objectives without second-order models: there each level starts from the one before).
+
     Parameters
     ----------
     problem : Problem
@@ -125,7 +128,7 @@ def path(
     tol : float, default=1e-6
         On the KKT residual of each, as in `solve`.
     start : {"auto", "continuation", "direct"}, default="auto"
-        "direct" runs the levels upward, and that is all; "continuation" tries for better KKT points at some of them.
+        "direct" runs fixed levels upward, and that is all; "continuation" tries for better KKT points at some of them.
         "auto" is "continuation" where the constraint is not convex and there are not many classes, as in `solve`.
     time_limit : float, optional
         Seconds of wall-clock time; levels not reached by then, or by Ctrl-C, are left out of the path, with a warning.
@@ -169,7 +172,7 @@ def path(
             limits=Limits(seconds),
             checkpoint=checkpoint,
             resume=resume,
-            identity=lambda: identity_of(problems[-1], levels=np.unique(given), tol=tol, start=start),
+            identity=lambda: identity_of(problems[-1], levels=np.unique(given), tol=tol, start=start, follows="rungs"),
             kinds=KINDS,
         )
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""Paths over levels and over k: every point certified, losses monotone, each k independent of the others."""
+"""Paths over levels and over k: every point certified, losses monotone, each answer independent of the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from levelprox import (
 )
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning
-from levelprox.methods.path_following import _halfway
+from levelprox.methods.path_following import _ladder, _rungs
 from tests.support.clocks import until
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]
@@ -281,9 +281,40 @@ def test_bad_input_is_refused():
         subset_path(problem.objective, [1.5])
 
 
-def test_where_continuation_is_tried():
-    """The last level, then the middle of the widest gap."""
-    assert list(_halfway(1, 4)) == [0]
-    assert list(_halfway(2, 4)) == [1, 0]
-    places = list(_halfway(100, 4))
-    assert places[0] == 99 and places[1] in (48, 49, 50) and len(set(places)) == 4
+def test_rungs_do_not_depend_on_the_level():
+    """Every number of features up to 16, then eight for every doubling; powers of √2 where features have no cap."""
+    problem = Problem(model(d=100), MCP.from_threshold(0.2), 1.0)
+    gradient, cap = problem.objective.value_and_gradient(np.zeros(100))[1], problem.constraint.cap
+    counts = [round(lowest / cap) for lowest, _ in _ladder(problem, gradient)]
+    assert counts == [*range(1, 17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 101, 8)]
+    below = replace(problem, level=21.5 * cap)
+    assert [round(lowest / cap) for lowest, _ in _rungs(below, gradient, True)] == [*range(1, 17), 18, 20, 22, 24]
+    assert [round(lowest / cap) for lowest, _ in _rungs(below, gradient, False)] == [*range(1, 17), 18, 20]
+    convex = replace(problem, constraint=L1(), level=3.0)
+    levels = np.array([level for _, level in _rungs(convex, gradient, False)])
+    np.testing.assert_allclose(levels[1:] / levels[:-1], np.sqrt(2))
+    assert levels[-1] <= 3.0 < levels[-1] * 1.42
+    assert [level for _, level in _rungs(replace(convex, level=1.0), gradient, False)] == levels[levels <= 1.0].tolist()
+
+
+@pytest.mark.parametrize("constraint", [*FAMILIES, "weights"], ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("start", ["auto", "direct"])
+def test_the_answer_at_a_level_has_the_same_bits_whatever_else_is_asked_for(constraint, start):
+    objective, weights = model(fit_intercept=True), None
+    if constraint == "weights":
+        constraint, weights = FAMILIES[0], np.linspace(0.5, 2.0, 40)
+    problem = Problem(objective, constraint, 1.0, weights)
+    levels = np.linspace(0.7, 12.7, 13)
+    whole = path(problem, levels, start=start)
+    for asked in ([3], [12], [0, 5, 6], [4, 11]):
+        some = path(problem, levels[asked], start=start)
+        np.testing.assert_array_equal(some.coefficients.todense(), whole.coefficients[asked].todense())
+        np.testing.assert_array_equal(some.losses, whole.losses[asked])
+        assert some.certificates == tuple(whole.certificates[i] for i in asked)
+
+
+def test_more_levels_take_about_one_pass_each():
+    """The rungs are climbed once, whatever is asked for."""
+    problem = Problem(model(n=400, d=200, sparse=True), MCP.from_threshold(0.3), 1.0)
+    few, many = (path(problem, np.linspace(0.7, 20.7, count)).n_grad for count in (2, 102))
+    assert many - few <= 150

@@ -271,12 +271,17 @@ def continues(start: str, problem: Problem) -> bool:
 
 def affordable(problem: Problem) -> int:
     """Return the number of features that the level allows at the cap; 0 if features have different costs."""
+    cost = feature_cost(problem)
+    return int(min(problem.level / cost, problem.n_features)) if cost > 0 else 0
+
+
+def feature_cost(problem: Problem) -> float:
+    """Return what each feature costs at the cap; 0 if features have different costs, or there is no threshold."""
     weights, cap = problem.weights, problem.constraint.cap
     counted = np.ones(1) if weights is None else weights[weights > 0]
     if not (math.isfinite(problem.constraint.threshold) and counted.size and np.ptp(counted) == 0):
-        return 0
-    cost = cap * float(counted[0])
-    return int(min(problem.level / cost, problem.n_features)) if cost > 0 else 0
+        return 0.0
+    return cap * float(counted[0])
 
 
 def rescaled(problem: Problem, factor: float) -> Problem:

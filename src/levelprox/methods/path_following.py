@@ -1,20 +1,27 @@
-"""Path following: one problem at rising levels, each solved from the last one's solution.
+"""Path following: solutions at fixed levels, the rungs of a ladder, from which the levels that are asked for start.
 
-A solution for η satisfies every larger level, so levels are run upward: x, the working set, its columns and its Hessian
-start the next level, and most levels cost one full gradient pass.
+The ladder is climbed from the null model. A solution satisfies every larger level, so x, the working set, its columns
+and its Hessian start the next rung, and most rungs cost one full gradient pass. A level that is asked for is
+solved from the highest rung below it; rungs do not depend on what is asked for, so neither does the answer at a level.
 
-Where the constraint is not convex, the path that is followed upward may not have the best KKT points. So
+Where the constraint is not convex, a ladder that is climbed may not have the best KKT points. So
 
-1. at every level features are swapped for the candidates nearest to them (`Candidates`), with few tries;
-2. at a few levels, the largest first and then halfway between the others, the problem is solved by continuation, too;
-   where that is better, it replaces what was there, and the path is followed from there, upward and downward, for as
-   long as it is better. Downward the features that cost least are left out, and others swapped.
+1. at every rung features are swapped for the candidates nearest to them (`Candidates`), with few tries;
+2. the last rung of every block of two or four is solved by continuation, too; where that is better, it
+   replaces what was there, and the others of the block are solved from there, downward, for as long as that is better:
+   the features that cost least are left out, and others swapped.
+
+Where features have the same cost and it has a cap, rungs are at multiples of it: a rung is a number of features. Others
+are at powers of √2.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,32 +30,29 @@ import numpy as np
 import scipy.sparse
 
 from levelprox._runtime import TimeLimitError, interrupted, interruptible
-from levelprox._typing import Features, Vector
+from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time
 from levelprox.methods import Context, Method
-from levelprox.methods.continuation import affordable
+from levelprox.methods.continuation import affordable, continued, feature_cost
 from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
+from levelprox.methods.path_swaps import Candidates, are_few
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import Tracker
-from levelprox.objectives import Model
-from levelprox.problem import FeatureProblem, Problem
+from levelprox.problem import Problem
 from levelprox.result import Iterate, Result, Status, StopReason
-from levelprox.subset.fit import Fit
-from levelprox.subset.refit import ROUGH_ACCURACY
-from levelprox.subset.swap_bounds import costs
-from levelprox.subset.swaps import SwapSearch
 
-ANCHORS = 4  # levels at which the problem is solved by continuation, too
 LOWER_SHARE = 1e-7  # of ψ: less is not better
 MAX_GRADIENT_PASSES = 50  # at one level
-_NEAREST = 100  # features outside the solution that are candidates
-_CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen again
-_MOSTLY = 1.5  # times the features that the level can pay for at the cap: with more, most are below the threshold
-_TRIES = 3  # that may fail, before the next level
+_FEW, _MANY = 4, 16  # rungs, between which they are in blocks of two, else of four
+_EVERY_BITS = 4  # of a number of features, up to which each is a rung; then eight for every doubling
+_ROUGH = 1e-3  # tol of the continuation; the solution of the rung follows
+_ABOVE = 0.25  # of a feature: how far a rung is above its number of features
+_LARGEST_POWER = 2000  # of √2, for a level
+_UP, _DOWN = "up", "down"  # the trackers that follow the ladder; others have stayed at a rung
 
 Steps = Generator["list[Solution | None]", None, None]
 
@@ -82,7 +86,7 @@ Found = tuple[Reached, int]  # with the passes over all features that it took
 
 
 class PathFollowing(Method["list[Solution | None]"]):
-    """Follow a path of levels upward on working sets, and better points from where they were found.
+    """Climb a ladder of fixed levels on working sets, and solve each level that is asked for from the rung below it.
 
     The state is the list of solutions by level; `finish` returns those that there are, with the gradient passes.
 
@@ -102,86 +106,144 @@ class PathFollowing(Method["list[Solution | None]"]):
     def init(self, problem: list[Problem], ctx: Context) -> list[Solution | None]:
         """Take the problems, the same one at rising levels, and fit the null model."""
         self.problems, self.ctx = problem, ctx
-        self.tracker: Tracker | None = None
+        self.trackers: dict[str, Tracker] = {}
         last = problem[-1]
         subsolver, self.null = choose("auto", last.objective), null_fit_in_time(last, ctx.seconds_left())
         gamma, surrogate = subsolver.proximal_weight(last.objective), surrogate_by_name("concave")
         self.how = SolverOptions(self.null, ctx.seconds_left, subsolver, gamma, surrogate)
         self.n_grad = 2 if last.unpenalized.size else 1
         self.candidates = Candidates(self.how, self.tol * self.null.scale)
-        self.best: list[Solution | None] = [None] * len(problem)
-        return self.best
+        self.solutions: list[Solution | None] = [None] * len(problem)
+        return self.solutions
 
     def steps(self, state: list[Solution | None], ctx: Context) -> Steps:
-        """Follow the path upward, then from a few levels that are solved by continuation."""
-        null = self.null
+        """Climb the ladder a block of rungs at a time, and solve the levels above each rung once it is final."""
+        null, last = self.null, self.problems[-1]
         if not null.examined:
             return
         assert null.gradient is not None
-        start = Iterate(null.x, null.psi, null.gradient, step=1 / self.problems[0].objective.curvature)
-        everything = range(len(self.problems))
-        yield from self._follow(Tracker(self.problems[0], start, self.how), everything, swaps=self.continuation)
-        for i in _halfway(len(self.problems), ANCHORS) if self.continuation else ():
-            ctx.check()
-            yield from self._anchor(i)
+        self.start = Iterate(null.x, null.psi, null.gradient, step=1 / last.objective.curvature)
+        self._set_up(list(_rungs(last, null.gradient, in_blocks=self.continuation)))
+        yield from self._answered(-1)
+        begin = 0
+        while begin < len(self.rungs):
+            size = _block_size(begin)
+            yield from self._climb(range(begin, min(begin + size, len(self.rungs))))
+            block = range(begin, min(begin + size, len(self.rungs)))
+            if self.continuation and len(block) == size:
+                yield from self._from_above(block)
+            for i in block:
+                yield from self._answered(i)
+            begin += size
 
     def finish(self, state: list[Solution | None], status: Status, ctx: Context) -> Found:
         """Return the levels that were reached, with coefficients set to zero that tol cannot distinguish from zero."""
-        if self.best[0] is None and (status is Status.INTERRUPTED or interrupted()):
+        if not any(self.solutions) and (status is Status.INTERRUPTED or interrupted()):
             raise KeyboardInterrupt
         if not self.null.examined:
             return [], 0
         with suppress(TimeLimitError), interruptible():
-            self._level_out()
             self._leave_out_negligible()
-        return [(p, s) for p, s in zip(self.problems, self.best, strict=True) if s is not None], self.n_grad
+        return [(p, s) for p, s in zip(self.problems, self.solutions, strict=True) if s is not None], self.n_grad
 
     def memory(self) -> dict[str, Any] | None:
-        """Return the tracker, the candidates and the counts; None once there is no time left."""
+        """Return the trackers, the candidates and the counts; None once there is no time left."""
         if self.ctx.cut_short:
             return None
-        tracker = None if self.tracker is None else self.tracker.as_state()
-        return {"n_grad": self.n_grad, "tracker": tracker, "candidates": self.candidates.as_state()}
+        trackers = {name: tracker.as_state() for name, tracker in self.trackers.items()}
+        return {"n_grad": self.n_grad, "trackers": trackers, "candidates": self.candidates.as_state()}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Continue from what `memory` returned."""
         self.n_grad = memory["n_grad"]
         self.candidates.take(memory["candidates"], self.problems[-1])
-        if self.tracker is not None and memory["tracker"] is not None:
-            self.tracker.take(memory["tracker"])
+        self.trackers = {name: self._tracker_at_null() for name in memory["trackers"]}
+        for name, tracker in self.trackers.items():
+            tracker.take(memory["trackers"][name])
 
-    def _by_continuation(self, problem: Problem) -> Solution:
-        method = LevelOptions(tol=self.tol, start="continuation").method(problem, self.ctx.rng)
-        result: Result = self.ctx.run("continuation", method, problem, method.max_iter)
-        if result.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        self.n_grad += result.n_grad
-        return Solution.at(result.x, result.certificate, result.status)
+    def _set_up(self, rungs: list[tuple[float, float]]) -> None:
+        """Take the lowest level that starts from each rung, and the level of the rung itself."""
+        lowest = [low for low, _ in rungs]
+        self.rungs = [self.problems[-1].at_level(level) for _, level in rungs]
+        self.best: list[Solution | None] = [None] * len(rungs)
+        self.below = [bisect_right(lowest, problem.level) - 1 for problem in self.problems]
 
-    def _anchor(self, i: int) -> Steps:
-        """Solve level i by continuation; where that is better, follow the path from there, upward and downward."""
-        self.tracker = None
-        solution = self.ctx.once(lambda: self._by_continuation(self.problems[i]))
-        if not self._is_better(i, solution):
-            return
-        self.best[i] = solution
-        start = self._at(i)
-        for others in (range(i + 1, len(self.problems)), range(i - 1, -1, -1)):
-            yield from self._follow(Tracker(self.problems[i], start, self.how), others, swaps=True)
+    def _tracker_at_null(self) -> Tracker:
+        return Tracker(self.problems[0], self.start, self.how)
 
-    def _level_out(self) -> None:
-        """Use the solution of a lower level for the next one if it is better there: ψ never increases."""
-        for i in range(1, len(self.problems)):
-            below = self.best[i - 1]
-            if self.best[i] is None or below is None:
+    # Units of work: all that they leave behind, besides their results, is in `memory`.
+
+    def _climb(self, block: range) -> Steps:
+        """Solve one rung after another; the ladder ends where the level is no longer active."""
+        for i in block:
+            self.ctx.check()
+            self.best[i] = found = self.ctx.once(partial(self._next_rung, i, block[0]))
+            yield self.solutions
+            if found.status is Status.SOLVED and not found.certificate.active:
+                del self.rungs[i + 1 :]
+                self.below = [min(rung, i) for rung in self.below]
                 return
-            if self._is_better(i, below):
-                self.tracker = tracker = Tracker(self.problems[i - 1], self._at(i - 1), self.how)
-                self.best[i] = self.ctx.once(partial(self._solved, tracker, self.problems[i], swaps=False))
+
+    def _from_above(self, block: range) -> Steps:
+        """Solve the last rung by continuation; where that is better, solve the others from there, downward."""
+        for way, i in ((self._by_continuation, block[-1]), *((self._lower_rung, i) for i in reversed(block[:-1]))):
+            self.ctx.check()
+            found = self.ctx.once(partial(way, i))
+            yield self.solutions
+            if found is None:
+                return
+            self.best[i] = found
+
+    def _answered(self, i: int) -> Steps:
+        """Solve the levels that start from a rung; from the null model, for −1."""
+        for j, rung in enumerate(self.below):
+            if rung == i:
+                self.ctx.check()
+                self.solutions[j] = self.ctx.once(partial(self._answer, self.problems[j], i))
+                yield self.solutions
+
+    def _next_rung(self, i: int, begin: int) -> Solution:
+        if i == begin:
+            self.trackers = {_UP: self.trackers[_UP] if i else self._tracker_at_null()}
+        solution = self._rung(self.trackers[_UP], i)
+        self.trackers[str(i)] = copy(self.trackers[_UP])
+        return solution
+
+    def _by_continuation(self, i: int) -> Solution | None:
+        """Return the solution of a rung by way of wider problems from the null model, if that is better."""
+        problem, known = self.rungs[i], self.best[i]
+        assert known is not None
+        direct = Iterate(known.dense, known.psi, np.empty(0))
+        count, end = problem.counted(problem.support(direct.x)).size, None
+        for stage, end in continued(problem, self.start, direct, self.how, max(self.tol, _ROUGH), count):
+            self.n_grad += stage.n_grad
+            if end.stop == StopReason.INTERRUPTED:
+                raise KeyboardInterrupt
+        if end is None or (end.psi > known.psi and not are_few(problem, end.x, affordable(problem))):
+            return None
+        tracker = Tracker(problem, end, self.how)
+        solution = self._rung(tracker, i)
+        if not self._is_better(i, solution):
+            return None
+        for name in (_UP, _DOWN, str(i)):
+            self.trackers[name] = copy(tracker)
+        return solution
+
+    def _lower_rung(self, i: int) -> Solution | None:
+        """Return the solution of a rung from the one above, if that is better."""
+        solution = self._rung(self.trackers[_DOWN], i)
+        if not self._is_better(i, solution):
+            return None
+        self.trackers[str(i)] = copy(self.trackers[_DOWN])
+        return solution
+
+    def _answer(self, problem: Problem, i: int) -> Solution:
+        tracker = self._tracker_at_null() if i < 0 else copy(self.trackers[str(i)])
+        return self._judged(problem, self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES)))
 
     def _leave_out_negligible(self) -> None:
         """Set coefficients that cannot be seen to zero, where a level is solved."""
-        for i, (problem, solution) in enumerate(zip(self.problems, self.best, strict=True)):
+        for j, (problem, solution) in enumerate(zip(self.problems, self.solutions, strict=True)):
             if solution is None or solution.status is not Status.SOLVED:
                 continue
             x, known = solution.dense, (solution.certificate.kkt, solution.certificate.multiplier)
@@ -189,34 +251,21 @@ class PathFollowing(Method["list[Solution | None]"]):
             self.n_grad += found.n_grad
             if found.x is not x:
                 certificate = assemble(problem, found.x, *found.evaluated(problem.objective), self.null)
-                self.best[i] = Solution.at(found.x, certificate, solution.status)
+                self.solutions[j] = Solution.at(found.x, certificate, solution.status)
 
-    def _at(self, i: int) -> Iterate:
-        """Return the solution at level i with ψ and its gradient, as a start for the next level."""
-        problem, solution = self.problems[i], self.best[i]
-        assert solution is not None
-        x = solution.dense
-        self.n_grad += 1
-        return Iterate(x, *problem.objective.value_and_gradient(x), step=1 / problem.objective.curvature)
-
-    def _follow(self, tracker: Tracker, order: range, swaps: bool) -> Steps:
-        """Solve one level after another, for as long as that is better than what is there."""
-        self.tracker = tracker
-        for i in order:
-            self.ctx.check()
-            solution = self.ctx.once(partial(self._solved, tracker, self.problems[i], swaps))
-            if not self._is_better(i, solution):
-                return
-            self.best[i] = solution
-            yield self.best
-
-    def _solved(self, tracker: Tracker, problem: Problem, swaps: bool) -> Solution:
-        at = self._lowered(tracker, problem) if swaps and problem.level < tracker.problem.level else None
+    def _rung(self, tracker: Tracker, i: int) -> Solution:
+        """Return the solution of a rung from that of another."""
+        problem, at = self.rungs[i], None
+        if self.continuation and problem.level < tracker.problem.level:
+            at = self._lowered(tracker, problem)
         if at is None:
             at = self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES))
-            x = self.candidates.after_swaps(problem, at) if swaps else None
+            x = self.candidates.after_swaps(problem, at) if self.continuation else None
             if x is not None:
                 at = self._counted(tracker.moved(problem.level, x, self.tol, MAX_GRADIENT_PASSES))
+        return self._judged(problem, at)
+
+    def _judged(self, problem: Problem, at: Iterate) -> Solution:
         certificate = assemble(problem, at.x, at.psi, at.gradient, self.null)
         status = Status.SOLVED if certificate.kkt <= self.tol else Status.MAX_ITER
         if status is not Status.SOLVED and self.ctx.seconds_left() <= 0:
@@ -236,9 +285,9 @@ class PathFollowing(Method["list[Solution | None]"]):
             raise KeyboardInterrupt
         return at
 
-    def _is_better(self, i: int, solution: Solution) -> bool:
+    def _is_better(self, i: int, found: Solution) -> bool:
         known = self.best[i]
-        return known is None or solution.psi < known.psi - LOWER_SHARE * abs(known.psi)
+        return known is None or found.psi < known.psi - LOWER_SHARE * abs(known.psi)
 
 
 class LevelByLevel(Method[Reached]):
@@ -297,104 +346,38 @@ class LevelByLevel(Method[Reached]):
         return Solution.at(best.x, best.certificate, best.status), sum(result.n_grad for result in results)
 
 
-def _halfway(m: int, most: int) -> Iterator[int]:
-    """Return the last of m places, then repeatedly the middle of the widest gap between those before."""
-    taken = [-1, m - 1]
-    yield m - 1
-    for _ in range(min(most, m) - 1):
-        gap, place = max((b - a, -a) for a, b in zip(sorted(taken)[:-1], sorted(taken)[1:], strict=True))
-        if gap < 2:
-            return
-        middle = -place + gap // 2
-        taken.append(middle)
-        yield middle
+def _rungs(problem: Problem, gradient: Vector, in_blocks: bool) -> Iterator[tuple[float, float]]:
+    """Yield, for each rung up to the level of a problem, the lowest level that starts there and the rung's own.
 
-
-class Candidates:
-    """The features nearest to being taken in, with their columns.
-
-    Parameters
-    ----------
-    how : SolverOptions
-    tolerance : float
-        How well each set is fitted: on ‖∇ψ‖∞ over its features.
+    The last block is complete, unless there are no more features. The gradient is that at the null model.
     """
-
-    def __init__(self, how: SolverOptions, tolerance: float) -> None:
-        self.how, self.tolerance = how, tolerance
-        self.features, self.settled = np.empty(0, np.intp), np.empty(0, np.intp)
-        self.swaps: SwapSearch | None = None
-
-    def as_state(self) -> dict[str, Any]:
-        """Return the state of the candidates as plain data, without their columns."""
-        swaps = None if self.swaps is None else self.swaps.as_state()
-        return {"features": self.features, "settled": self.settled, "swaps": swaps}
-
-    def take(self, state: dict[str, Any], problem: Problem) -> None:
-        """Go on from what `as_state` gave."""
-        self.features, self.settled, self.swaps = state["features"], state["settled"], None
-        if state["swaps"] is not None:
-            self.swaps = self._among(problem, state["swaps"]["best"])
-            self.swaps.take(state["swaps"])
-
-    def after_swaps(self, problem: Problem, at: Iterate, had: int = 0) -> Vector | None:
-        """Return a better feasible point with features removed and swapped; None if few trials find none.
-
-        As many features as the level allows at the cap are refitted, of any size. `at` has its gradient and need not
-        satisfy the level; with a larger number `had`, so many of its features are tried, and those with the least cost
-        are left out.
-        """
-        most, sizes = affordable(problem), problem.sizes(at.x)
-        if not (most and isinstance(problem.objective, Model)):
-            return None
-        support = problem.counted(np.flatnonzero(sizes))
-        chosen = support[np.argsort(-sizes[support], kind="stable")][: max(most, had)]
-        chosen = np.union1d(chosen, problem.unpenalized).astype(np.intp)
-        few = 0 < support.size <= _MOSTLY * max(most, had) + 1  # else refits, which leave out the level, say little
-        if not few or (had <= most and np.array_equal(chosen, self.settled)):
-            return None
-        try:
-            return self._improved(problem, at, chosen, most)
-        except TimeoutError:
-            return None
-
-    def _improved(self, problem: Problem, at: Iterate, chosen: Features, most: int) -> Vector | None:
-        swaps = self._around(problem, at, chosen)
-        begin = swaps.fitted(np.searchsorted(self.features, chosen).astype(np.intp), self._fit(problem, at.x))
-        kept = _dearest(swaps.problem, begin, most)
-        before = begin if kept.size == begin.features.size else swaps.fitted(kept, begin)
-        after = swaps.improved(before)
-        self.settled = self.features[after.features]
-        if after is begin and not after.psi < at.psi:
-            return None
-        return problem.cut(problem.spread(self.settled, after.x))
-
-    def _around(self, problem: Problem, at: Iterate, chosen: Features) -> SwapSearch:
-        """Swap features among the chosen features and those outside with the largest gradients."""
-        size = problem.sizes(at.gradient).copy()
-        size[chosen] = np.inf
-        nearest = np.argsort(-size, kind="stable")[: chosen.size + _NEAREST]
-        if self.swaps is None or not np.all(np.isin(nearest[: chosen.size + _CLOSEST], self.features)):
-            self.features = np.sort(nearest)
-            self.swaps = self._among(problem, self._fit(problem, at.x))
-        return self.swaps
-
-    def _among(self, problem: Problem, start: Fit) -> SwapSearch:
-        part = problem.restrict(self.features)
-        swaps = SwapSearch(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
-        swaps.accuracy = ROUGH_ACCURACY  # the solution at the level follows
-        return swaps
-
-    def _fit(self, problem: Problem, x: Vector) -> Fit:
-        """Return the candidates' part of a point, as the start of a refit."""
-        x = x[problem.coordinates(self.features)]
-        inside = np.flatnonzero(problem.sizes(x))
-        return Fit(inside, x[problem.coordinates(inside)], np.inf, np.empty(0))
+    following = 0  # the first rung of the next block
+    for place, (lowest, level) in enumerate(_ladder(problem, gradient)):
+        if lowest > problem.level and (place == following or not in_blocks):
+            return
+        if place == following:
+            following += _block_size(place)
+        yield lowest, level
 
 
-def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
-    """Return the features of a fit without those that cost least to remove, so that `most` penalized ones are left."""
-    surplus = part.counted(fit.features).size - most
-    if surplus <= 0:
-        return fit.features
-    return np.delete(fit.features, np.argsort(costs(part, fit), kind="stable")[:surplus])
+def _block_size(begin: int) -> int:
+    """Return the number of rungs in a block, of which the last one is solved by continuation, too."""
+    return 2 if _FEW <= begin < _MANY else 4
+
+
+def _ladder(problem: Problem, gradient: Vector) -> Iterator[tuple[float, float]]:
+    """Yield every rung; they depend on the problem, but not on its level."""
+    cost = feature_cost(problem)
+    if cost > 0:
+        count = 1
+        while count <= problem.n_features:
+            yield count * cost, (count + _ABOVE) * cost
+            count += max(1, 2 ** (count.bit_length() - _EVERY_BITS))
+        return
+    weights = 1.0 if problem.weights is None else problem.weights
+    first = np.max(weights * problem.constraint.phi(problem.sizes(gradient) / problem.objective.curvature), initial=0.0)
+    if 0 < first < math.inf:
+        power = math.floor(2 * math.log2(first))
+        while power < _LARGEST_POWER:
+            yield 2 ** (power / 2), 2 ** (power / 2)
+            power += 1
