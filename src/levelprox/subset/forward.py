@@ -145,16 +145,18 @@ def in_order(gain: Vector, count: int) -> Features:
     return some[np.argsort(-gain[some], kind="stable")[:count]]
 
 
-def eliminated(fits: SetFits, features: Features, k: int) -> Fit:
+def eliminated(fits: SetFits, features: Features, k: int, by_halves: bool = False) -> Fit:
     """Return the fit after leaving out the least useful feature until k are left.
 
-    Of far more than k, first half of the surplus is left out at once.
+    Of far more than k, first half of the surplus is left out at once. `by_halves`, a refit follows whenever half of the
+    surplus is left out.
     """
     problem = fits.problem
     fit = fits.roughly(problem.with_unpenalized(features), fits.best)
     while (surplus := fit.features.size - problem.unpenalized.size - k) > 0:
         count = max(1, (surplus - k) // 2)
-        if problem.n_outputs == 1 and (several := min(surplus, features_per_refit(fit.features.size))) > count:
+        several = (surplus + 1) // 2 if by_halves else min(surplus, features_per_refit(fit.features.size))
+        if problem.n_outputs == 1 and several > count:
             least = _least_useful(fits, fit, several)
         else:
             least = np.argsort(costs(problem, fit), kind="stable")[:count]

@@ -8,10 +8,9 @@ As the threshold of MCP shrinks, g/cap tends to the number of nonzeros, so conti
 
 Each is refitted, and the best of either kind is improved by swaps for as long as ψ falls; then by leaving one feature
 out, swapping those left, and adding one. Under a budget of costs the starts and moves are those of moves.py.
-For more than `MANY_FEATURES` features the better one of forward selection of k and continuation is the only start, and
-the work of swaps is bounded. Other starts take their place where they serve: the Gram matrix of a squared loss and
-second-order models (starts.py) and, where nothing has to be shown, one path for all k of a softmax model. Features that
-are given are the only start.
+For more than `MANY_FEATURES` only the better of forward selection of k and continuation is improved, with bounded work.
+Other starts are the Gram matrix of a squared loss, second-order models (starts.py) and, where nothing has to be shown,
+one path for all k of a softmax model. Features that are given are the only start.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ from levelprox.subset.starts import (
     has_gram,
     has_parabolas,
     is_found_by_models,
+    is_lowered_by_elimination,
 )
 from levelprox.subset.swap_bounds import MANY_FEATURES, costs, gap_before_last_step
 from levelprox.subset.swaps import SwapSearch
@@ -219,7 +219,7 @@ class SmoothSearch(Search):
         return self.swaps.best is not best
 
     def _one_less_and_one_more(self) -> bool:
-        """Return whether one feature less, swaps there, and one more feature lead to a lower fit.
+        """Return whether one feature less, swaps there, and one more feature, or many more at first, lead lower.
 
         This leads out of sets that no swap improves and that are worse than others.
         """
@@ -227,7 +227,7 @@ class SmoothSearch(Search):
         if begun or self.problem.counted(best.features).size < max(self.k, 2) or self.swaps.is_perfect(best):
             return False
         tried = self._of_gram is not None and np.array_equal(best.features, self._of_gram)  # by the Gram matrix
-        if tried or self.swaps.has_spent_its_work():
+        if tried or self.swaps.has_tried_elimination or self.swaps.has_spent_its_work():
             return False
         self.monitor.enter("exchanges")
         least, once = int(np.argmin(costs(self.problem, best))), self.monitor.once
@@ -237,7 +237,7 @@ class SmoothSearch(Search):
         if self.swaps.lowers(self.swaps.improved(fit), best):
             return True
         self.swaps.best = best  # whose swaps were examined; what is lower by rounding alone is not better
-        return False
+        return has_parabolas(self.problem) and is_lowered_by_elimination(self.swaps, self.k)
 
     # --- which kind of search
 

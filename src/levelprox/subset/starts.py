@@ -7,6 +7,8 @@ features of a parabola are found from its matrix alone (`kernels/algorithms/gram
   are kept with the data;
 - at the fit of the best set so far, repeated for as long as that leads to a lower ψ.
 
+Where swaps are examined, the model at the best fit then leads to 2k features, of which the least useful are left out.
+
 Every set is refitted: a model only decides which sets are tried.
 
 With too many features for that, and where nothing has to be shown (fits of folds), the models are over some of the
@@ -36,7 +38,7 @@ from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
-from levelprox.subset.forward import RUNNERS_UP, forward, largest
+from levelprox.subset.forward import RUNNERS_UP, eliminated, forward, largest
 from levelprox.subset.newton import Proximal, minimised
 from levelprox.subset.swaps import SwapSearch
 
@@ -46,6 +48,8 @@ _SAMPLES_PER_FEATURE = 4  # for each feature
 _RIDGE_SHARES = (1e-1, 1e-3)  # of the curvature along each feature at the null fit
 _RIDGE_STEPS, _RIDGE_ACCURACY = 12, 1e-3  # of a fit of all features with a ridge, and of ψ
 _MODELS_AT_FITS = 8  # at fits of the best set so far
+_MOST_BY_ELIMINATION = 10  # features of a set by elimination: of more it takes half as long as all of the search
+_REPLACEMENTS = 16  # others that are tried for each of its features
 _SINGULAR_SHARE = 1e-10  # of a diagonal of 1
 # Of a path of softmax models: entries of X, and of an array with a column for each feature and class; coordinates, of
 # all features and of a set.
@@ -132,6 +136,56 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
             break
         best = fit
     return best
+
+
+def is_lowered_by_elimination(swaps: SwapSearch, k: int) -> bool:
+    """Return whether another start leads to a lower fit than the best one; it is tried once, at the end of a search."""
+    best = swaps.best
+    if not 2 <= k <= _MOST_BY_ELIMINATION:
+        return False
+    swaps.has_tried_elimination = True
+    for fit in swaps.monitor.once(partial(best_by_elimination, swaps, best, k)):
+        if swaps.lowers(swaps.improved(fit), best):
+            return True
+    swaps.best = best
+    return False
+
+
+def best_by_elimination(swaps: SwapSearch, first: Fit, k: int) -> list[Fit]:
+    """Return a fit over k of the 2k features that the model at another fit leads to, unless it is the same set.
+
+    The least useful ones are left out; then each feature is replaced in turn by the one that lowers ψ most, of those
+    that gain most by their slope and curvature alone. For a problem that `has_parabolas`.
+    """
+    objective, problem = cast(LinearModel, swaps.objective), swaps.problem
+    x = np.zeros(objective.dimension)
+    x[first.features] = first.x
+    swaps.check_time()
+    model = _model(problem, x, first.margins)
+    if model is None:
+        return []
+    swaps.n_grad += 1
+    features = np.array(model.best(min(2 * k, problem.n_counted), first.features.tolist(), True), np.intp)
+    fit = eliminated(swaps, features, k, by_halves=True)
+    if np.array_equal(fit.features, first.features):
+        return []
+    for leaves in problem.counted(fit.features).tolist():
+        fit = _replaced(swaps, fit, leaves)
+    return [fit]
+
+
+def _replaced(swaps: SwapSearch, fit: Fit, leaves: int) -> Fit:
+    """Return the fit after the swap of one feature for the best of a few others, if that lowers ψ."""
+    less = swaps.fitted(np.setdiff1d(fit.features, [leaves]).astype(np.intp), fit)
+    curvature = cast(LinearModel, swaps.objective).hessian_diagonal_of(less.margins, True)
+    possible = swaps.outside(less) & (curvature > 0)
+    possible[leaves] = False
+    gain = np.where(possible, swaps.gradient(less) ** 2 / np.where(possible, curvature, 1.0), 0.0)
+    best = swaps.best_of(less, largest(gain, _REPLACEMENTS), less.psi - fit.psi)
+    if best is None:
+        return fit
+    new = swaps.fitted(np.union1d(less.features, [best]).astype(np.intp), less)
+    return new if swaps.lowers(new, fit) else fit
 
 
 def _fixed(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:

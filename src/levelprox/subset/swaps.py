@@ -69,9 +69,12 @@ class SwapSearch(SetFits):
     ----------
     most_refits : float
         After which no more swaps are tried.
+    has_tried_elimination : bool
+        Whether the start by elimination has been tried.
     """
 
     most_refits = math.inf
+    has_tried_elimination = False
     _latest: tuple[Fit, SwapEstimates, bool] | None = None
 
     def has_spent_its_work(self) -> bool:
@@ -342,6 +345,14 @@ class SwapSearch(SetFits):
             best, tried = self._added(fit, together, bound, best)
             shown, place = shown + best.examined, place + tried
         return replace(best, examined=shown)
+
+    def best_of(self, fit: Fit, newcomers: Features, gain: float) -> int | None:
+        """Return the feature of these that lowers ψ most, by more than a gain; None if there is none."""
+        best, place, bound = Addition(gain, None, 0, 0), 0, np.full(self.problem.n_features, np.inf)
+        while place < newcomers.size:
+            best, tried = self._added(fit, newcomers[place:], bound, best)
+            place += tried
+        return best.feature
 
     def _added(self, fit: Fit, newcomers: Features, bound: Vector, best: Addition) -> tuple[Addition, int]:
         """Return the best of an addition and of newcomers, how many of these are examined, and how many were tried."""

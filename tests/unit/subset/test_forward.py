@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import levelprox.subset.forward as forward_selection
+import levelprox.subset.starts as starts
 from levelprox import LinearModel, best_subset
 from levelprox.result import Status
 from levelprox.subset.forward import features_per_refit, has_no_minimiser, in_order
@@ -80,3 +81,38 @@ def test_the_largest_are_in_order_and_ties_as_they_come():
     for count in range(1, 9):
         expected = np.argsort(-gain, kind="stable")[:count]
         np.testing.assert_array_equal(in_order(gain, count), expected)
+
+
+def counts_with_rare_features(seed, n=6000, d=60):
+    """Return samples shaped like w8a: binary features in groups that share samples, most of them rare."""
+    rng = np.random.default_rng(seed)
+    topics = rng.random((n, 8)) < 0.1
+    belongs = rng.random((8, d)) < 0.3
+    X = (rng.random((n, d)) < 0.02 + 0.3 * (topics @ belongs > 0)).astype(float)
+    margins = -4.0 + X @ np.where(rng.random(d) < 0.4, rng.normal(0.0, 1.5, d), 0.0)
+    return sp.csr_matrix(X), np.where(rng.random(n) < 1 / (1 + np.exp(-margins)), 1.0, -1.0)
+
+
+def test_a_second_start_of_more_features_never_raises_the_loss(monkeypatch):
+    lower = 0
+    for seed in (0, 5, 7, 15):
+        model = LinearModel(*counts_with_rare_features(seed), "logistic")
+        found = best_subset(model, 10)
+        with monkeypatch.context() as patch:
+            patch.setattr(starts, "best_by_elimination", lambda *_: [])
+            without = best_subset(model, 10)
+        assert found.psi <= without.psi * (1 + 1e-9)
+        assert found.n_refits <= 2.5 * without.n_refits
+        lower += found.psi < without.psi * (1 - 1e-6)
+    assert lower >= 1
+
+
+def test_the_second_start_is_left_out_beyond_ten_features(monkeypatch):
+    def none_left_out(*_, **__):
+        raise AssertionError("features were left out")
+
+    monkeypatch.setattr(starts, "eliminated", none_left_out)
+    model = LinearModel(*counts_with_rare_features(0), "logistic")
+    assert best_subset(model, 11).support.size == 11
+    with pytest.raises(AssertionError, match="were left out"):
+        best_subset(model, 6)
