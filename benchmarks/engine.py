@@ -128,6 +128,7 @@ def counted(whole: Design) -> Iterator[Counter]:
         wrap(kind, "row_squares", product)
         wrap(kind, "_gram", product)
         wrap(kind, "_columns", selection)
+    wrap(SparseDesign, "_by_columns", product)
     wrap(LinearModel, "value_and_gradient", evaluation)
     # Blocks of rows stay in cache between their uses: what they counted is replaced by one reading.
     original_evaluated = LinearModel.evaluated

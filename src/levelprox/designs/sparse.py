@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,17 @@ class SparseDesign(Design):
 
     def _absolute_matvec(self, sizes: Vector) -> Vector:
         return SparseDesign(np.abs(self.data), self.indices, self.indptr, self.shape, self.by_rows).matvec(sizes)
+
+    def each_column(self) -> Iterator[Vector]:
+        """Yield the columns, of shape (n,), one after another; rows are read once for all of them."""
+        by_columns = self._by_columns()
+        for first, last in pairwise(by_columns.indptr.tolist()):
+            column = np.zeros(self.shape[0])
+            column[by_columns.indices[first:last]] = by_columns.data[first:last]
+            yield column
+
+    def _by_columns(self) -> Any:
+        return self._scipy().tocsc()
 
     def row_major(self) -> SparseDesign:
         """Return X stored row after row: itself where it is, else a copy."""

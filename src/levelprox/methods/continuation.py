@@ -96,7 +96,10 @@ def continued(
         wider = rescaled(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
         here = most if doublings else None
-        at, n_grad = _stage(wider, begin, max(tol, _ROUGH), replace(how, most=here), here or math.inf)
+        # The columns of the last stage are at hand for the last digits, too, unless they are all there are.
+        is_rough = doublings or at is None or at.features is None or at.features.size == problem.n_features
+        on_set = max(tol, _ROUGH) if is_rough else tol
+        at, n_grad = _stage(wider, begin, max(tol, _ROUGH), replace(how, most=here), here or math.inf, on_set)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, at, tol, how)
             n_grad += more
@@ -162,14 +165,18 @@ def _after_swaps(
     few = _largest(problem, ends[-1].x).size <= FEW
     W = _candidates(problem, [*ends, start] if few else ends)
     searches = _SwapSearches(problem, W, how, tol)
-    found, promised = dict[bytes, Fit](), dict[bytes, float]()
+    found, promised, improved = dict[bytes, Fit](), dict[bytes, float](), dict[bytes, Fit]()
     try:
         for end in ends:
             swaps, null, psi = searches.at(end)
             chosen = np.searchsorted(W, _largest(problem, end.x)).astype(np.intp)
             near = Fit(np.arange(W.size, dtype=np.intp), end.x[problem.coordinates(W)], psi, null.margins)
             before = swaps.fitted(np.union1d(null.features, chosen).astype(np.intp), near)
-            after = swaps.improved(before)
+            if searches.at_hand and swaps.is_convex:  # both ends may have the same features
+                after = improved.get(before.features.tobytes()) or swaps.improved(before)
+                improved[before.features.tobytes()] = improved[after.features.tobytes()] = after
+            else:
+                after = swaps.improved(before)
             if after.psi < max(before.psi, psi):
                 found[after.features.tobytes()] = after
                 promised[after.features.tobytes()] = end.psi + after.psi - psi
@@ -201,6 +208,7 @@ def _lowest(
             break
         x, features = np.zeros(problem.dimension), W[fit.features]
         x[problem.coordinates(features)] = fit.x
+        features = features if at.features is None else np.union1d(features, at.features).astype(np.intp)
         end, n_grad = _stage(problem, (problem.cut(x), features), tol, how)
         if end.stop == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
@@ -224,7 +232,7 @@ class _SwapSearches:
 
     def __init__(self, problem: Problem, W: Features, how: SolverOptions, tol: float) -> None:
         self.W, self.how, self.tol = W, how, tol
-        self.part, self.at_hand = problem.restrict(W), isinstance(problem.objective, Model)
+        self.part, self.at_hand = how.restricted(problem, W), isinstance(problem.objective, Model)
         self.x = how.null.x[problem.coordinates(problem.unpenalized)]
         if self.at_hand:
             self.swaps = self._begun(self.part, self.x, how.null.psi, how)
@@ -298,16 +306,17 @@ def _stage(
     tol: float,
     how: SolverOptions,
     most: float = math.inf,
+    on_set: float | None = None,
 ) -> tuple[Iterate, int]:
     """Return the end of LCPP, at a residual below tol or the first point with too many nonzeros, and the passes.
 
-    It begins at an iterate, or at a point and a first working set.
+    It begins at an iterate, or at a point and a first working set, on which the tolerance is `on_set` if that is given.
     """
     tolerance, objective = tol * how.null.scale, problem.objective
     if isinstance(begin, Iterate):
         at = replace(begin, n_grad=0)
     elif begin[1] is not None:
-        at = resumed(problem, begin[0], begin[1], tolerance, how).at
+        at = resumed(problem, begin[0], begin[1], (tol if on_set is None else on_set) * how.null.scale, how).at
     else:
         at = Iterate(begin[0], *objective.value_and_gradient(begin[0]), n_grad=objective.evaluation_cost)
         at = replace(at, step=1 / objective.curvature)

@@ -13,7 +13,7 @@ model predicted (Levenberg, Marquardt).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import cast
 
@@ -26,7 +26,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
 from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, majorise, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
-from levelprox.objectives import Curved
+from levelprox.objectives import Curved, Objective
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -59,6 +59,21 @@ class Tolerance:
         return max(self.least, self.offset - self.slope * y)
 
 
+class LastPart:
+    """The restriction to the last working set, whose columns of X are copied once."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Objective, bytes, Problem] | None = None
+
+    def __call__(self, problem: Problem, W: Features) -> Problem:
+        """Return the problem restricted to W; a restriction to another set is dropped before columns are copied."""
+        kept, features = self._kept, W.tobytes()
+        if kept is None or kept[0] is not problem.objective or kept[1] != features:
+            kept = self._kept = None
+            kept = self._kept = problem.objective, features, problem.restrict(W)
+        return kept[2].at_level(problem.level, problem.constraint)
+
+
 @dataclass(frozen=True)
 class SolverOptions:
     """The settings of a run.
@@ -81,6 +96,8 @@ class SolverOptions:
     most : int, optional
         A point on a working set with more nonzero penalized features ends the solve; its full gradient is not computed.
         With models of more than 500 coordinates the first such point ends it; with fewer, the last one.
+    restricted : LastPart
+        Restricts problems of this run, which differ in their levels and constraints alone.
     """
 
     null: NullFit
@@ -91,6 +108,7 @@ class SolverOptions:
     rng: np.random.Generator | None = None
     working_sets: bool = True
     most: int | None = None
+    restricted: LastPart = field(default_factory=LastPart)
 
 
 def solve_restriction(problem: Problem, start: Iterate, enough: Tolerance, how: SolverOptions) -> Iterate:
@@ -111,9 +129,12 @@ def solve_restriction(problem: Problem, start: Iterate, enough: Tolerance, how: 
 
 def solve_over(problem: Problem, W: Features, x: Vector, enough: Tolerance, how: SolverOptions) -> Iterate:
     """Return the solution of the restriction to the features in W, started at x: an iterate over these features."""
-    part, places = problem.restrict(W), problem.coordinates(W)
-    psi, gradient = part.objective.value_and_gradient(x[places])
-    return solve_restriction(part, Iterate(x[places], psi, gradient, step=1 / problem.objective.curvature), enough, how)
+    part, point, step = how.restricted(problem, W), x[problem.coordinates(W)], 1 / problem.objective.curvature
+    if how.subsolver.forms_models(part.objective):
+        start = _with_model(cast(Curved, part.objective), point, step)
+    else:
+        start = Iterate(point, *part.objective.value_and_gradient(point), step=step)
+    return solve_restriction(part, start, enough, how)
 
 
 def fit_without_level(problem: Problem, x: Vector, tolerance: float, how: SolverOptions) -> Vector | None:
@@ -134,6 +155,12 @@ def _from_zero(problem: Problem, start: Iterate) -> Iterate:
     x = np.zeros(problem.dimension)
     psi, gradient = problem.objective.value_and_gradient(x)
     return Iterate(x, psi, gradient, start.multiplier, start.step)
+
+
+def _with_model(objective: Curved, x: Vector, step: float) -> Iterate:
+    """Return the iterate at x with its second-order model, from one reading of the columns."""
+    margins, gradient, hessian = objective.evaluated(objective.origin, x, True)
+    return Iterate(x, objective.value_of(margins), gradient, step=step, margins=margins, hessian=hessian)
 
 
 def by_models(

@@ -23,6 +23,7 @@ from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance, in_units, pull
 from levelprox.methods.lcpp import lcpp
 from levelprox.methods.restricted import INSIDE, SolverOptions, Tolerance, rounding_of, solve_over, solve_restriction
+from levelprox.objectives import Model
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -35,6 +36,7 @@ _FULL_GRADIENT_RESIDUAL_SHARE = 0.1  # of the residual at the last full gradient
 _SPREAD = 1e4  # ratio of sizes of columns up to which features are compared in units of the level
 _FULL_SET_TOLERANCE_SHARE = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
+_MOST_KEPT = 4  # times the features that would be chosen anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +101,9 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     W, enough = _look(problem, state, tolerance)
     places = problem.coordinates(W)
     x, gradient = state.at.x[places], state.at.gradient[places]
-    start = replace(state.at, x=x, gradient=gradient, multiplier=state.multiplier, margins=None, hessian=None)
-    end = solve_restriction(problem.restrict(W).at_level(eta_k), start, enough, how)
-    new = _seen(problem, W, replace(end, margins=None, hessian=None), how.most)  # without its columns of X
+    start = replace(state.at, x=x, gradient=gradient, multiplier=state.multiplier, hessian=None)
+    end = solve_restriction(how.restricted(problem, W).at_level(eta_k), start, enough, how)
+    new = _seen(problem, W, end, how.most)
     # Steps that gained nothing can add up their rounding.
     if not new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
         stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
@@ -220,6 +222,7 @@ def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None
 
     With more than `most` nonzero penalized features the full gradient is not computed: ∇ψ is empty.
     """
+    margins = small.margins if isinstance(problem.objective, Model) else None  # features outside W are at zero
     x = np.zeros(problem.dimension)  # pages that are not written take no memory
     nonzero = np.flatnonzero(small.x)
     x[problem.coordinates(W)[nonzero]] = small.x[nonzero]
@@ -229,8 +232,8 @@ def _seen(problem: Problem, W: Features, small: Iterate, most: int | None = None
         psi, gradient, looks = small.psi, np.empty(0), 0
     else:
         (psi, gradient), looks = problem.objective.value_and_gradient(x), 1
-    small = replace(small, n_grad=looks)
-    return Iterate(x, psi, gradient, small.multiplier, small.step, small.stop, features=W).at_cost_of(small)
+    end = Iterate(x, psi, gradient, small.multiplier, small.step, small.stop, margins=margins, features=W)
+    return end.at_cost_of(replace(small, n_grad=looks))
 
 
 def _look(problem: Problem, state: WorkingSet, tolerance: float) -> tuple[Features, Tolerance]:
@@ -295,4 +298,15 @@ def _choose(problem: Problem, at: Iterate, violation: Vector, looks: int) -> Fea
         more = max(more, affordable - kept.size if affordable else kept.size)
     more = min(more, problem.n_features - kept.size)
     nearest = np.argpartition(violation, violation.size - more)[violation.size - more :] if more > 0 else kept
-    return np.union1d(kept, nearest[violation[nearest] > -np.inf])
+    W = np.union1d(kept, nearest[violation[nearest] > -np.inf])
+    return at.features if at.features is not None and _serves_again(problem, at, at.features, violation, W) else W
+
+
+def _serves_again(problem: Problem, at: Iterate, last: Features, violation: Vector, W: Features) -> bool:
+    """Return whether the last working set, whose columns are at hand, serves again: no feature outside it violates."""
+    whole = last.size == problem.n_features
+    if whole or last.size > _MOST_KEPT * W.size or problem.g(at.x) < INSIDE * problem.level:
+        return False
+    outside = np.ones(problem.n_features, np.bool_)
+    outside[last] = False
+    return not np.any(violation[outside] > 0)

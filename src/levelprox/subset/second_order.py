@@ -77,10 +77,11 @@ class SecondOrder:
             gradient, cross, own = model.derivatives_over(fit.margins, self.newton().columns, fit.features)
         else:
             change, bend = 0.0 if exact or not self._keeps_columns else _CURVATURE_CHANGE, self._bend(fit)
+            gradient, cross = self.gradient(fit), self.columns_of(fit, change)
             if self._own is None or not is_near(self._own[0], bend, change):
                 self._own = bend, self.objective.feature_hessians_of(fit.margins)
                 self.n_grad += 1
-            gradient, cross, own = self.gradient(fit), self.columns_of(fit, change), self._own[1]
+            own = self._own[1]
         basis = None
         if self.problem.n_outputs == 1 and condition(cross[fit.features]) > _ILL_CONDITIONED:
             cross, basis = self._in_basis(fit, cross)
@@ -156,7 +157,10 @@ class SecondOrder:
         features, changes = fit.features, self.objective.self_concordance > 0 or self.problem.n_outputs > 1
         if changes and self._whole_is_cheap(fit):
             self.n_grad += 1
-            return self.objective.hessian_of(fit.margins, True)[:, self.problem.coordinates(features)]
+            hessian = self.objective.hessian_of(fit.margins, True)
+            if self.problem.n_outputs == 1:
+                self._own = self._bend(fit), np.diagonal(hessian).reshape(-1, 1, 1).copy()
+            return hessian[:, self.problem.coordinates(features)]
         if changes and not self._keeps_columns:
             return self._cross(fit.margins, features)
         at = self.problem.dimension, self._bend(fit), change

@@ -281,11 +281,18 @@ class Interrupting(LinearModel):
     calls, at = 0, -1
 
     def value_and_gradient(self, x):
+        self._count()
+        return super().value_and_gradient(x)
+
+    def evaluated(self, z, dx, with_hessian):
+        self._count()
+        return super().evaluated(z, dx, with_hessian)
+
+    def _count(self):
         kind = type(self)
         kind.calls += 1
         if kind.calls == kind.at:
             raise KeyboardInterrupt
-        return super().value_and_gradient(x)
 
 
 def interrupting_problem() -> Problem:

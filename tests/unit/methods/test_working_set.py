@@ -454,3 +454,21 @@ def test_a_solve_with_too_many_nonzeros_ends_at_its_first_large_model(d, ends_ea
         assert cut.n_inner == 1 < whole.n_inner
     else:
         assert cut.n_inner == whole.n_inner and np.array_equal(cut.x, whole.x)
+
+
+def test_the_columns_of_a_working_set_are_copied_once(monkeypatch):
+    problem = PROBLEMS["logistic"]()
+    _, how = machinery(problem)
+    views, margins = [], []
+    restrict, products = LinearModel.restrict, LinearModel.margins
+    monkeypatch.setattr(LinearModel, "restrict", lambda self, W: views.append(W.size) or restrict(self, W))
+    monkeypatch.setattr(LinearModel, "margins", lambda self, x: margins.append(x.size) or products(self, x))
+    W, x = np.arange(12), np.zeros(problem.dimension)
+    state = resumed(problem, x, W, 1e-6, how)
+    wider = problem.at_level(6.5)
+    again = resumed(wider, state.at.x, W, 1e-6, how)
+    assert views == [12] and margins == []  # one reading gives margins, gradient and model
+    assert again.at.psi < state.at.psi and again.at.margins is not None
+    assert again.at.margins == pytest.approx(products(problem.objective, again.at.x), abs=1e-12)
+    how.restricted(problem, W[:5])
+    assert views == [12, 5]
