@@ -49,6 +49,7 @@ LOWER_SHARE = 1e-7  # of ψ: less is not better
 MAX_GRADIENT_PASSES = 50  # at one level
 _FEW, _MANY = 4, 16  # rungs, between which they are in blocks of two, else of four
 _EVERY_BITS = 4  # of a number of features, up to which each is a rung; then eight for every doubling
+_WHOLE_FITS = 24  # features, from which on the last rung of a block is a fit of its own: fits of many differ more
 _ROUGH = 1e-3  # tol of the continuation; the solution of the rung follows
 _ABOVE = 0.25  # of a feature: how far a rung is above its number of features
 _LARGEST_POWER = 2000  # of √2, for a level
@@ -215,10 +216,13 @@ class PathFollowing(Method["list[Solution | None]"]):
         assert known is not None
         direct = Iterate(known.dense, known.psi, np.empty(0))
         count, end = problem.counted(problem.support(direct.x)).size, None
-        for stage, end in continued(problem, self.start, direct, self.how, max(self.tol, _ROUGH), count):
-            self.n_grad += stage.n_grad
-            if end.stop == StopReason.INTERRUPTED:
-                raise KeyboardInterrupt
+        if affordable(problem) >= _WHOLE_FITS:
+            end = self._whole_fit(problem)
+        else:
+            for stage, end in continued(problem, self.start, direct, self.how, max(self.tol, _ROUGH), count):
+                self.n_grad += stage.n_grad
+                if end.stop == StopReason.INTERRUPTED:
+                    raise KeyboardInterrupt
         if end is None or (end.psi > known.psi and not are_few(problem, end.x, affordable(problem))):
             return None
         tracker = Tracker(problem, end, self.how)
@@ -228,6 +232,16 @@ class PathFollowing(Method["list[Solution | None]"]):
         for name in (_UP, _DOWN, str(i)):
             self.trackers[name] = copy(tracker)
         return solution
+
+    def _whole_fit(self, problem: Problem) -> Iterate:
+        """Return the end of a fit of its own, with swaps from both its ends."""
+        method = LevelOptions(tol=self.tol, start="continuation").method(problem, self.ctx.rng)
+        result: Result = self.ctx.run("continuation", method, problem, method.max_iter)
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        self.n_grad += result.n_grad + problem.objective.evaluation_cost
+        step = 1 / problem.objective.curvature
+        return Iterate(result.x, *problem.objective.value_and_gradient(result.x), step=step)
 
     def _lower_rung(self, i: int) -> Solution | None:
         """Return the solution of a rung from the one above, if that is better."""
