@@ -7,9 +7,9 @@ solved from the highest rung below it; rungs do not depend on what is asked for,
 Where the constraint is not convex, a ladder that is climbed may not have the best KKT points. So
 
 1. at every rung features are swapped for the candidates nearest to them (`Candidates`), with few tries;
-2. the last rung of every block of two or four is solved by continuation, too; where that is better, it
-   replaces what was there, and the others of the block are solved from there, downward, for as long as that is better:
-   the features that cost least are left out, and others swapped.
+2. the last rung of every block of two or four is solved by continuation, too, from 24 features on by a fit of its
+   own; where that is better, it replaces what was there, and the others of the block are solved from there, downward,
+   for as long as that is better: the features that cost least are left out, and others swapped.
 
 Where features have the same cost and it has a cap, rungs are at multiples of it: a rung is a number of features. Others
 are at powers of √2.

@@ -250,11 +250,9 @@ class SetFits(SecondOrder):
         columns: Columns | None = None,
     ) -> None:
         super().__init__(problem, how, columns)
-        self.best, self.null = start, null
+        self.best, self.rough, self.null = start, start, null
         self.tolerance, self.prove, self.tries = tolerance, prove, tries
-        self.monitor = Monitor()
-        self.rough = start
-        self.n_refits = 0
+        self.monitor, self.n_refits = Monitor(), 0
         self.accuracy = ACCURACY
         self.least = self.objective.infimum
         self.known: dict[bytes, float] = {}
@@ -288,9 +286,8 @@ class SetFits(SecondOrder):
         self._count_refit()
         if self.newton is not None and features.size * self.problem.n_outputs > _ROUGH_KERNEL_COORDINATES:
             return self._by_newton(self.newton(), features, near)
-        fit = self.refits(
-            features, near, max(self.tolerance, _ROUGH_GRADIENT_SHARE * self.null.scale), accuracy=ROUGH_ACCURACY
-        )
+        tolerance = max(self.tolerance, _ROUGH_GRADIENT_SHARE * self.null.scale)
+        fit = self.refits(features, near, tolerance, accuracy=ROUGH_ACCURACY)
         assert fit is not None
         return fit
 

@@ -37,7 +37,7 @@ from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
 
 #: Features of a set, up to which a search takes all the steps that it takes for a few.
-MANY_FEATURES = 40
+MANY_FEATURES = 60
 #: Of the typical curvature: with less, second-order estimates say little.
 STRAIGHT = 1e-6
 
