@@ -104,11 +104,13 @@ def advance(problem: Problem, state: WorkingSet, eta_k: float, tolerance: float,
     start = replace(state.at, x=x, gradient=gradient, multiplier=state.multiplier, hessian=None)
     end = solve_restriction(how.restricted(problem, W).at_level(eta_k), start, enough, how)
     new = _seen(problem, W, end, how.most)
+    if new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
+        judged = _judged(problem, W, new, state.looks, how)
+        if new.psi <= at.psi + _LAST_DIGITS * abs(at.psi) or judged.residual < state.residual:
+            return judged
     # Steps that gained nothing can add up their rounding.
-    if not new.psi <= at.psi + rounding_of(problem, at.psi, state.multiplier):
-        stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
-        return replace(state, at=stays, features=W, looks=state.looks + 1)
-    return _judged(problem, W, new, state.looks, how)
+    stays = replace(at, stop=new.stop, features=W).at_cost_of(new)
+    return replace(state, at=stays, features=W, looks=state.looks + 1)
 
 
 class Tracker:
