@@ -96,10 +96,7 @@ def continued(
         wider = rescaled(problem, factor)
         begin = start if at is None else (wider.cut(at.x), at.features)
         here = most if doublings else None
-        # The columns of the last stage are at hand for the last digits, too, unless they are all there are.
-        is_rough = doublings or at is None or at.features is None or at.features.size == problem.n_features
-        on_set = max(tol, _ROUGH) if is_rough else tol
-        at, n_grad = _stage(wider, begin, max(tol, _ROUGH), replace(how, most=here), here or math.inf, on_set)
+        at, n_grad = _stage(wider, begin, max(tol, _ROUGH), replace(how, most=here), here or math.inf)
         if doublings == 0 and at.psi <= direct.psi + _HOPELESS * (start.psi - direct.psi):
             at, more = _stage(problem, at, tol, how)
             n_grad += more
@@ -306,17 +303,16 @@ def _stage(
     tol: float,
     how: SolverOptions,
     most: float = math.inf,
-    on_set: float | None = None,
 ) -> tuple[Iterate, int]:
     """Return the end of LCPP, at a residual below tol or the first point with too many nonzeros, and the passes.
 
-    It begins at an iterate, or at a point and a first working set, on which the tolerance is `on_set` if that is given.
+    It begins at an iterate, or at a point and a first working set.
     """
     tolerance, objective = tol * how.null.scale, problem.objective
     if isinstance(begin, Iterate):
         at = replace(begin, n_grad=0)
     elif begin[1] is not None:
-        at = resumed(problem, begin[0], begin[1], (tol if on_set is None else on_set) * how.null.scale, how).at
+        at = resumed(problem, begin[0], begin[1], tolerance, how).at
     else:
         at = Iterate(begin[0], *objective.value_and_gradient(begin[0]), n_grad=objective.evaluation_cost)
         at = replace(at, step=1 / objective.curvature)
