@@ -314,7 +314,7 @@ def test_the_answer_at_a_level_has_the_same_bits_whatever_else_is_asked_for(cons
 
 
 def test_more_levels_take_about_one_pass_each():
-    """The rungs are climbed once, whatever is asked for."""
+    """The rungs are climbed once, whatever is requested."""
     problem = Problem(model(n=400, d=200, sparse=True), MCP.from_threshold(0.3), 1.0)
     few, many = (path(problem, np.linspace(0.7, 20.7, count)).n_grad for count in (2, 102))
     assert many - few <= 150

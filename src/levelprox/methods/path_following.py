@@ -1,8 +1,8 @@
-"""Path following: solutions at fixed levels, the rungs of a ladder, from which the levels that are asked for start.
+"""Path following: solutions at fixed levels, the rungs of a ladder, from which the requested levels start.
 
 The ladder is climbed from the null model. A solution satisfies every larger level, so x, the working set, its columns
-and its Hessian start the next rung, and most rungs cost one full gradient pass. A level that is asked for is
-solved from the highest rung below it; rungs do not depend on what is asked for, so neither does the answer at a level.
+and its Hessian start the next rung, and most rungs cost one full gradient pass. A requested level is
+solved from the highest rung below it; rungs do not depend on the request, so neither does the answer at a level.
 
 Where the constraint is not convex, a ladder that is climbed may not have the best KKT points. So
 
@@ -87,7 +87,7 @@ Found = tuple[Reached, int]  # with the passes over all features that it took
 
 
 class PathFollowing(Method["list[Solution | None]"]):
-    """Climb a ladder of fixed levels on working sets, and solve each level that is asked for from the rung below it.
+    """Climb a ladder of fixed levels on working sets, and solve each requested level from the rung below it.
 
     The state is the list of solutions by level; `finish` returns those that there are, with the gradient passes.
 
