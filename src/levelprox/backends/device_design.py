@@ -31,7 +31,7 @@ _PASS = 2**17  # rows of X in one product of a full pass
 _PIECE = 2**30  # bytes of a copy that is of use for a moment
 _MEASURED = 2**28  # bytes in float64 of the rows that are measured at once
 _STORED = 2**25  # entries of a CSR matrix that are checked at a time
-_LEAST_NORM = 1e-15  # of some thousand entries, above which their squares are in the range of float32
+_LEAST_NORM = {4: 1e-15, 8: 1e-150}  # of some thousand entries, above which their squares are in the range of the type
 _TYPICAL = 2**10  # rows for an estimate of the typical size of entries
 
 
@@ -206,16 +206,16 @@ class DeviceDesign:
         return xp.concatenate([squares, total.reshape(1)]) if self.intercept else squares
 
     def _plain_squares(self, weight: Any) -> Any:
-        """Return Σ x_ij² of float32 columns without weights and centres, read once; None where that does not serve."""
-        if self._csr is not None or self._center is not None or self.dtype == _DOUBLE:
+        """Return Σ x_ij² of columns without weights and centres, read once; None where that does not serve."""
+        if self._csr is not None or self._center is not None:
             return None
         xp, cast = self.namespace.xp, self.namespace.cast
         norms = [xp.linalg.norm(self.X[rows], axis=0) for rows in self._blocks(_ADDED)]
         norms = cast(xp.stack(norms), _DOUBLE)
-        largest = xp.amax(norms, axis=0)
-        # Squares beyond the range of float32, and zeros that may be such squares, are left to float64.
-        fine = (weight == 1).all() & ((largest > _LEAST_NORM) & (largest < np.inf)).all()
-        return (norms**2).sum(axis=0) if bool(self.namespace.to_host(fine)) else None
+        largest, squares = xp.amax(norms, axis=0), (norms**2).sum(axis=0)
+        # Squares beyond the range of the type, and zeros that may be such squares, are left to the other way.
+        fine = (weight == 1).all() & ((largest > _LEAST_NORM[self.dtype.itemsize]) & (squares < np.inf)).all()
+        return squares if bool(self.namespace.to_host(fine)) else None
 
     def typical_squares(self, weight: Any) -> Any:
         """Return the same in units of Σ s; for dense X from evenly spaced rows, without a pass over X."""

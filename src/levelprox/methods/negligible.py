@@ -231,7 +231,7 @@ class _Trial:
         for point, value in zip(points[1:], values, strict=True):
             if value <= most:
                 x = self._fitted(point)
-                fine = self.problem.is_feasible(x) and self._value(x) <= most and self._kkt(x) <= self.tol / 2
+                fine = self.problem.is_feasible(x) and self._is_fine_within(x, most) and self._kkt(x) <= self.tol / 2
                 return x if fine else self.x
         return self.x
 
@@ -247,6 +247,17 @@ class _Trial:
     def _is_fine(self, x: Vector) -> bool:
         """Return whether the level holds, and neither ψ nor the KKT residual shows that features are missing."""
         return self.problem.is_feasible(x) and self._value(x) <= self._most and self._kkt(x) <= self._bar
+
+    def _is_fine_within(self, x: Vector, most: float) -> bool:
+        """Return whether ψ is at most this, and the KKT residual over the features of the first point small enough.
+
+        It is at most that over all features, which needs a full pass.
+        """
+        at, part = x[self._places], self.problem.restrict(self._support)
+        objective = cast(RemoteObjective, part.objective)
+        point = objective.margins(at)
+        psi, gradient = objective.value_of(point), objective.gradient_of(point)  # of one round
+        return psi <= most and assemble(part, at, psi, gradient, self.how.null, bounded=False).kkt <= self.tol / 2
 
     @cached_property
     def _most(self) -> float:

@@ -34,6 +34,7 @@ _RIDGE_SHARE = 1e-9  # of the curvature at the start
 _LOG_CURVATURE_CHANGE = 8.0  # at most, in a step
 ARMIJO = 1e-4
 _HALVINGS = 10  # of a Newton step
+_LEAST_PIVOT = 1e-8  # of a Cholesky factor, in units of the diagonal: columns are nearly dependent below it
 _MANY_CLASSES = 16  # whose systems are solved by a Cholesky factor
 
 
@@ -267,3 +268,12 @@ def solved(matrix: Matrix, right: Vector, K: int) -> Vector:
         with suppress(np.linalg.LinAlgError):
             return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False), np.float64)
     return np.asarray(np.linalg.solve(matrix, right), np.float64)
+
+
+def shortest_solution(matrix: Matrix, right: Vector) -> Vector:
+    """Return the solution of a positive semidefinite system; the shortest one, where it is nearly singular."""
+    with suppress(np.linalg.LinAlgError):
+        factor, lower = cho_factor(matrix, check_finite=False)
+        if np.all(np.diagonal(factor) ** 2 > _LEAST_PIVOT * np.diagonal(matrix)):
+            return np.asarray(cho_solve((factor, lower), right, check_finite=False), np.float64)
+    return np.asarray(np.linalg.pinv(matrix, hermitian=True) @ right, np.float64)

@@ -33,6 +33,7 @@ from levelprox.result import Iterate, Status
 from levelprox.subset.fit import Fit
 from levelprox.subset.local_search import Answer, Search
 from levelprox.subset.moves import sets_by_continuation
+from levelprox.subset.newton import shortest_solution
 from levelprox.subset.result import Addition
 from levelprox.subset.smooth_search import SmoothSearch
 from levelprox.subset.starts import search_by_model
@@ -109,7 +110,7 @@ class SecondOrderModel:
         begin = np.zeros(self.x.size)
         begin[S] = self.x[S]
         slope = self.gradient + self.hessian @ (begin - self.x)
-        values = begin[S] - np.linalg.pinv(self.hessian[np.ix_(S, S)], hermitian=True) @ slope[S]
+        values = begin[S] - shortest_solution(self.hessian[np.ix_(S, S)], slope[S])
         return RemoteFit(features, values, math.inf, np.empty(0))
 
     def best_addition(self) -> int | None:

@@ -491,15 +491,23 @@ def test_cupy_arrays(cupy: Any, loss: Loss, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "weighted"), [(1.0, False), (1.0, True), (1e-25, False), (1e25, False), (0.0, False)], ids=repr
+    ("dtype", "scale", "weighted"),
+    [
+        *((np.float32, scale, False) for scale in (1.0, 1e-25, 1e25, 0.0)),
+        *((np.float64, scale, False) for scale in (1.0, 1e-153, 1e153, 0.0)),
+        (np.float32, 1.0, True),
+        (np.float64, 1.0, True),
+    ],
+    ids=repr,
 )
 @pytest.mark.usefixtures("small_blocks")
-def test_squares_of_float32_columns(place: str, scale: float, weighted: bool) -> None:
-    """One pass in float32 where that serves; in float64 where squares leave the range of float32."""
-    X = some_data(np.float32)[0]
-    X[:, 3] *= np.float32(scale)
+def test_squares_of_columns(place: str, dtype: Any, scale: float, weighted: bool) -> None:
+    """One pass in the type of X where that serves; another way where squares leave its range."""
+    X = some_data(dtype)[0]
+    X[:, 3] *= dtype(scale)
     weight = np.random.default_rng(0).random(N) if weighted else np.ones(N)
     design = DeviceDesign(tensor(X, "rows", place)).formed(None, np.full(D, 2.0), True)
     found = design.namespace.to_host(design.column_squares(design.namespace.to_device(weight)))
     expected = np.append(weight @ (X.astype(np.float64) / 2) ** 2, weight.sum())
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == np.float32 else 1e-12)
+    assert (design._plain_squares(design.namespace.to_device(weight)) is None) == (weighted or scale != 1.0)

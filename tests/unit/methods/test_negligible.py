@@ -17,11 +17,14 @@ from levelprox import (
     path,
     solve,
 )
+from levelprox.backends.partition import Form
 from levelprox.certificate.null_model import null_fit
+from levelprox.losses import Logistic
 from levelprox.methods import negligible
 from levelprox.methods.negligible import without_negligible
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
+from tests.support.in_memory_partitions import InMemory
 
 MCP = constraints.MCP.from_threshold(0.1)
 
@@ -207,3 +210,16 @@ def test_large_coefficients_are_not_shrunk(level):
     held_back = level != int(level)
     assert model.selected_features_.size == int(level) + held_back
     assert (model.multiplier_ > 0) or not held_back
+
+
+def test_remote_features_that_matter_are_kept_without_a_full_pass(monkeypatch):
+    X, y = data(noise=0.3)
+    far = InMemory.cut(X, np.where(y > 0, 1.0, -1.0), 3).model(Form(Logistic()))
+    problem = Problem(far, MCP, 4.5 * MCP.cap)
+    result = solve(problem, start="direct")
+    trial = negligible._Trial(problem, result.x, 1e-6, how_to(problem), None, None)
+    monkeypatch.setattr(trial, "_most_above", lambda psi: np.inf)
+    before = far.traffic
+    assert trial.in_few_rounds(np.flatnonzero(result.x)) is result.x
+    assert far.traffic.full_gradients == before.full_gradients
+    assert far.traffic.rounds > before.rounds

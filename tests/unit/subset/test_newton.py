@@ -1,4 +1,4 @@
-"""Softmax fits over a few columns: the minimum found by an independent method, in any units and with any means."""
+"""Softmax fits over a few columns: the minimum of an independent method, in any units and with any means; systems."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from levelprox import MultinomialModel
 from levelprox.subset.multiclass_fit import Basis, class_fit
+from levelprox.subset.newton import shortest_solution
 
 
 def data(seed: int, n: int = 60, m: int = 3):
@@ -68,3 +69,20 @@ def test_the_basis_is_orthonormal_and_centred():
     np.testing.assert_allclose(basis.columns.T @ (share[:, None] * basis.columns), np.eye(4), atol=1e-12)
     w = np.random.default_rng(0).standard_normal((4, 3))
     np.testing.assert_allclose(columns @ basis.outside(w), basis.columns @ w, atol=1e-8)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_systems_without_one_solution_have_the_shortest(rank, size):
+    rng = np.random.default_rng(rank)
+    root = rng.standard_normal((rank, 6))
+    matrix = size * root.T @ root
+    right = matrix @ rng.standard_normal(6)
+    expected = np.linalg.lstsq(matrix, right, rcond=1e-12)[0]
+    np.testing.assert_allclose(shortest_solution(matrix, right), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_well_conditioned_systems_need_no_eigenvalues(monkeypatch):
+    monkeypatch.setattr(np.linalg, "pinv", None)
+    matrix = np.eye(3) + 0.5
+    np.testing.assert_allclose(shortest_solution(matrix, matrix @ [1.0, 2.0, 3.0]), [1, 2, 3], rtol=1e-12)
