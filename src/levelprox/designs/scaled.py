@@ -338,7 +338,10 @@ class ScaledDesign(Design):
                     rows = chosen[places]
                     part = self._block(rows)
                     assert isinstance(part, DenseDesign)
-                    block = self._scaled(part.array.astype(np.float64, copy=False) - center)
+                    block = part.array.astype(np.float64, copy=False)  # a copy of X already
+                    block -= center
+                    if self.scale_ is not None:
+                        block /= self.scale_
                     block *= np.sqrt(sign * weight[rows])[:, None]
                     new = block[:, known:]
                     gram[known:, known:] += sign * (new.T @ new)

@@ -145,26 +145,29 @@ def in_order(gain: Vector, count: int) -> Features:
     return some[np.argsort(-gain[some], kind="stable")[:count]]
 
 
-def eliminated(fits: SetFits, features: Features, k: int, by_halves: bool = False) -> Fit:
+def eliminated(fits: SetFits, features: Features, k: int) -> Fit:
     """Return the fit after leaving out the least useful feature until k are left.
 
-    Of far more than k, first half of the surplus is left out at once. `by_halves`, a refit follows whenever half of the
-    surplus is left out.
+    Of far more than k, first half of the surplus is left out at once.
     """
+    return eliminated_from(fits, fits.roughly(fits.problem.with_unpenalized(features), fits.best), k)
+
+
+def eliminated_from(fits: SetFits, fit: Fit, k: int, by_halves: bool = False) -> Fit:
+    """Return the same from a rough fit; `by_halves`, a refit follows whenever half of the surplus is left out."""
     problem = fits.problem
-    fit = fits.roughly(problem.with_unpenalized(features), fits.best)
     while (surplus := fit.features.size - problem.unpenalized.size - k) > 0:
         count = max(1, (surplus - k) // 2)
         several = (surplus + 1) // 2 if by_halves else min(surplus, features_per_refit(fit.features.size))
         if problem.n_outputs == 1 and several > count:
-            least = _least_useful(fits, fit, several)
+            least = least_useful(fits, fit, several)
         else:
             least = np.argsort(costs(problem, fit), kind="stable")[:count]
         fit = fits.roughly(np.delete(fit.features, least), fit)
     return fits.fitted(fit.features, fit)
 
 
-def _least_useful(fits: SetFits, fit: Fit, count: int) -> Features:
+def least_useful(fits: SetFits, fit: Fit, count: int) -> Features:
     """Return the places of so many features of a fit, left out one by one, by the second-order model there."""
     K, x = inverse_over(fits.problem, fit), fit.x.copy()
     counted = fits.problem.counts(fit.features)
@@ -174,9 +177,10 @@ def _least_useful(fits: SetFits, fit: Fit, count: int) -> Features:
         cost = np.full(x.size, np.inf)
         left = counted & (diagonal > 0)
         cost[left] = x[left] ** 2 / diagonal[left]
-        i = int(np.argmin(cost))
+        i = int(np.argmin(cost)) if np.any(left) else int(np.flatnonzero(counted)[0])
         places.append(i)
-        x = x - K[i] * (x[i] / K[i, i])
-        K = K - np.outer(K[i], K[i]) / K[i, i]
+        if left[i]:
+            x = x - K[i] * (x[i] / K[i, i])
+            K = K - np.outer(K[i], K[i]) / K[i, i]
         counted[i] = False
     return np.array(places, np.intp)

@@ -38,7 +38,7 @@ from levelprox.objectives.reduced import ReducedModel, blocks, dense_entries, is
 from levelprox.problem import FeatureProblem
 from levelprox.subset.column_cache import shared
 from levelprox.subset.fit import Fit
-from levelprox.subset.forward import RUNNERS_UP, eliminated, forward, largest
+from levelprox.subset.forward import RUNNERS_UP, eliminated_from, forward, largest, least_useful
 from levelprox.subset.newton import Proximal, minimised
 from levelprox.subset.swaps import SwapSearch
 
@@ -102,11 +102,9 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
     From the null fit, for a problem that `has_parabolas`. A brief search takes less long for each model, and searches
     models at fits from these fits alone.
     """
-    objective, kept = cast(LinearModel, swaps.objective), swaps.problem.unpenalized
-    best, tried = null, set[bytes]()
-    known = shared(swaps.problem)
+    best, tried, known = null, set[bytes](), shared(swaps.problem)
     with known.lock:
-        searches = _fixed(swaps, objective, kept, null)
+        searches = _fixed(swaps, null)
     for place, search in enumerate(searches, 1):
         swaps.monitor.done = place / (len(searches) + 1)
         with known.lock:  # what a search has computed so far is kept for the next k
@@ -120,11 +118,7 @@ def best_by_parabolas(swaps: SwapSearch, null: Fit, k: int, brief: bool = False)
     for _ in range(_MODELS_AT_FITS):
         if swaps.is_perfect(best):
             break
-        x = np.zeros(objective.dimension)
-        x[best.features] = best.x
-        swaps.check_time()
-        model = _model(swaps.problem, x, best.margins)
-        swaps.n_grad += 1
+        model = _model_at(swaps, best)
         begin = best.features.tolist() if brief else None
         features = np.array(model.best(k, begin, brief), np.intp) if model is not None else best.features
         if features.tobytes() in tried:
@@ -154,19 +148,18 @@ def is_lowered_by_elimination(swaps: SwapSearch, k: int) -> bool:
 def best_by_elimination(swaps: SwapSearch, first: Fit, k: int) -> list[Fit]:
     """Return a fit over k of the 2k features that the model at another fit leads to, unless it is the same set.
 
-    The least useful ones are left out; then each feature is replaced in turn by the one that lowers ψ most, of those
-    that gain most by their slope and curvature alone. For a problem that `has_parabolas`.
+    The least useful ones are left out, unless the model at the fit of all leads to the same set at once; then each
+    feature is replaced in turn by the one that lowers ψ most, of those that gain most by their slope and curvature
+    alone. For a problem that `has_parabolas`.
     """
-    objective, problem = cast(LinearModel, swaps.objective), swaps.problem
-    x = np.zeros(objective.dimension)
-    x[first.features] = first.x
-    swaps.check_time()
-    model = _model(problem, x, first.margins)
+    problem, model = swaps.problem, _model_at(swaps, first)
     if model is None:
         return []
-    swaps.n_grad += 1
     features = np.array(model.best(min(2 * k, problem.n_counted), first.features.tolist(), True), np.intp)
-    fit = eliminated(swaps, features, k, by_halves=True)
+    fit = swaps.roughly(problem.with_unpenalized(features), first)
+    without = np.delete(fit.features, least_useful(swaps, fit, problem.counted(fit.features).size - k))
+    same = np.array_equal(without, first.features)  # then more refits most often lead there as well
+    fit = first if same else eliminated_from(swaps, fit, k, by_halves=True)
     if np.array_equal(fit.features, first.features):
         return []
     for leaves in problem.counted(fit.features).tolist():
@@ -188,15 +181,16 @@ def _replaced(swaps: SwapSearch, fit: Fit, leaves: int) -> Fit:
     return new if swaps.lowers(new, fit) else fit
 
 
-def _fixed(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:
+def _fixed(swaps: SwapSearch, null: Fit) -> list[_kernels.GramSearch]:
     """Return the models at points that do not depend on k."""
     known = shared(swaps.problem)
     if known.models is None:
+        objective = cast(LinearModel, swaps.objective)
         small = objective.design.shape[0] * objective.dimension <= KEPT_ENTRIES
         if known.entries is None and small and is_dense(objective.design):
             known.entries = dense_entries(objective.design)
         before = swaps.n_grad
-        known.models = _models(swaps, objective, kept, null)
+        known.models = _models(swaps, objective, null)
         known.n_grad, swaps.n_grad = swaps.n_grad - before, before
     swaps.n_grad += known.n_grad  # whichever k made them: counts do not depend on other k
     return known.models
@@ -210,14 +204,13 @@ def _hessian(problem: FeatureProblem, z: Vector) -> Matrix:
     return objective.bent_by_ridge(np.asarray(rows.T @ rows))
 
 
-def _models(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit) -> list[_kernels.GramSearch]:
-    x, z = np.zeros(objective.dimension), null.margins
-    x[kept] = null.x
+def _models(swaps: SwapSearch, objective: LinearModel, null: Fit) -> list[_kernels.GramSearch]:
+    x, z = swaps.problem.spread(null.features, null.x), null.margins
     models, hessian_of = [_model(swaps.problem, x, z)], partial(_hessian, swaps.problem)
     curvature = objective.hessian_diagonal_of(z, True)
     for ridge in _RIDGE_SHARES:
         penalty = ridge * curvature
-        penalty[kept] = 0.0
+        penalty[null.features] = 0.0
         F = Proximal(objective, np.diag(penalty), hessian_of=hessian_of)
         found = minimised(F, x, _RIDGE_ACCURACY / 2, most=_RIDGE_STEPS, check=swaps.check_time)
         swaps.n_grad += found.n_steps
@@ -226,10 +219,20 @@ def _models(swaps: SwapSearch, objective: LinearModel, kept: Features, null: Fit
     return [model for model in models if model is not None]
 
 
+def _model_at(swaps: SwapSearch, fit: Fit) -> _kernels.GramSearch | None:
+    """Return the model at a fit; that of the last fit is kept."""
+    swaps.check_time()
+    swaps.n_grad += 1
+    if swaps.latest_model is None or swaps.latest_model[0] is not fit:
+        x = swaps.problem.spread(fit.features, fit.x)
+        swaps.latest_model = fit, _model(swaps.problem, x, fit.margins)
+    return swaps.latest_model[1]
+
+
 def _model(problem: FeatureProblem, x: Vector, z: Vector) -> _kernels.GramSearch | None:
     """Return what searches by the second-order model at x with margins z; None where it is no parabola."""
-    objective = cast(LinearModel, problem.objective)
-    return search_by_model(objective.gradient_of(z), _hessian(problem, z), x, problem.unpenalized)
+    gradient = cast(LinearModel, problem.objective).gradient_of(z)
+    return search_by_model(gradient, _hessian(problem, z), x, problem.unpenalized)
 
 
 def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features) -> _kernels.GramSearch | None:
@@ -238,8 +241,7 @@ def search_by_model(gradient: Vector, hessian: Matrix, x: Vector, kept: Features
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)) and np.any(diagonal > 0)):
         return None
     unit = _units(diagonal)
-    gram = unit[:, None] * hessian * unit
-    pull = unit * (hessian @ x - gradient)
+    gram, pull = unit[:, None] * hessian * unit, unit * (hessian @ x - gradient)
     try:
         least = float(pull @ np.linalg.solve(gram + _SINGULAR_SHARE * np.eye(x.size), pull))
     except np.linalg.LinAlgError:
@@ -297,9 +299,8 @@ def _over(swaps: SwapSearch, part: FeatureProblem, features: Features, null: Fit
     gradient = None if whole.gradient is None else whole.gradient[coordinates]
     known.null = known.null or NullFit(whole.x[coordinates], whole.psi, gradient, whole.scale, whole.curvature)
     start = replace(null, features=np.searchsorted(features, null.features).astype(np.intp))
-    inner = SwapSearch(
-        part, start, known.null, swaps.tolerance, replace(swaps.how, null=known.null), columns=known.columns
-    )
+    how = replace(swaps.how, null=known.null)
+    inner = SwapSearch(part, start, known.null, swaps.tolerance, how, columns=known.columns)
     inner.monitor, inner.refits.brief = swaps.monitor, True
     return inner
 
@@ -359,8 +360,7 @@ def _gram_of_samples(problem: FeatureProblem) -> _kernels.GramSearch | None:
     The triangle of the samples takes their place, where there is one: it has the same Gram matrix.
     """
     objective = cast(LinearModel, problem.objective)
-    n, d = objective.design.shape
-    ones = objective.unpenalized
+    (n, d), ones = objective.design.shape, objective.unpenalized
     if n * d > KEPT_ENTRIES or not is_dense(objective.design):
         return None
     rows = triangle_of(objective) if is_reducible(objective) else np.vstack(list(blocks(objective)))

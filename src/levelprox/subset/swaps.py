@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from levelprox._kernels import SwapEnd
+from levelprox._kernels import GramSearch, SwapEnd
 from levelprox._typing import Features, Index, Mask, Vector
 from levelprox.subset.fit import Fit
 from levelprox.subset.forward import in_order
@@ -71,10 +71,13 @@ class SwapSearch(SetFits):
         After which no more swaps are tried.
     has_tried_elimination : bool
         Whether the start by elimination has been tried.
+    latest_model : (Fit, GramSearch or None) or None
+        The second-order model at a fit, from which starts come (`starts.py`).
     """
 
     most_refits = math.inf
     has_tried_elimination = False
+    latest_model: tuple[Fit, GramSearch | None] | None = None
     _latest: tuple[Fit, SwapEstimates, bool] | None = None
 
     def has_spent_its_work(self) -> bool:

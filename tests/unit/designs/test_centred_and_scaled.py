@@ -327,3 +327,18 @@ def test_sparse_data_are_never_made_dense():
     assert peak < 8e6, f"{peak / 1e6:.1f} MB beside X"
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (1024 if sys.platform == "darwin" else 1)
     assert grown < 100e3, f"{grown / 1e3:.0f} MB, those of the kernels included"
+
+
+def test_the_gram_matrix_of_dense_data_takes_one_copy():
+    rng = np.random.default_rng(0)
+    X = 3 + rng.standard_normal((20_000, 20))
+    design = ScaledDesign(as_design(X), X.mean(axis=0), X.std(axis=0))
+    before = X.copy()
+    tracemalloc.start()
+    try:
+        design.gram(rng.random(20_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * X.nbytes
+    np.testing.assert_array_equal(X, before)

@@ -111,8 +111,24 @@ def test_the_second_start_is_left_out_beyond_ten_features(monkeypatch):
     def none_left_out(*_, **__):
         raise AssertionError("features were left out")
 
-    monkeypatch.setattr(starts, "eliminated", none_left_out)
+    monkeypatch.setattr(starts, "least_useful", none_left_out)
     model = LinearModel(*counts_with_rare_features(0), "logistic")
     assert best_subset(model, 11).support.size == 11
     with pytest.raises(AssertionError, match="were left out"):
         best_subset(model, 6)
+
+
+def test_the_second_start_ends_after_one_refit_where_the_model_leads_to_the_same_set(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 30))
+    model = LinearModel(X, np.where(X[:, :5].sum(axis=1) + rng.logistic(size=400) > 0, 1.0, -1.0), "logistic")
+    calls = []
+    for name in ("least_useful", "eliminated_from", "_model"):
+        original = getattr(starts, name)
+        monkeypatch.setattr(starts, name, lambda *a, name=name, f=original, **k: calls.append(name) or f(*a, **k))
+    with_it = best_subset(model, 5)
+    assert calls.count("least_useful") == 1 and not calls.count("eliminated_from")
+    assert calls.count("_model") == 4  # three for any k, and the one at the best fit, once
+    monkeypatch.setattr(starts, "best_by_elimination", lambda *_: [])
+    without = best_subset(model, 5)
+    assert with_it.n_refits == without.n_refits + 1 and with_it.psi == without.psi
