@@ -55,6 +55,9 @@ public:
                bool attained);
 
     std::int64_t rows() const { return n_; }
+    bool is_logistic() const { return conjugate_ == Conjugate::logistic; }
+    double target(std::int64_t i) const { return target_[i]; }
+    double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
     // Groups of samples with the same target, offset and columns; null where these are too many.
     std::unique_ptr<const EqualSamples> equal_samples(const Columns &columns) const;
@@ -170,7 +173,6 @@ private:
                              const std::vector<double> &errors) const;
     std::vector<double> reference_curvature(const Columns &columns, const Derivatives &at) const;
     bool is_noise(const Derivatives &at, const Column &column, double gradient, double error) const;
-    double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
     std::int64_t n_, samples_;  // rows, and those of them that are no ridge's
     std::shared_ptr<const Loss> loss_;

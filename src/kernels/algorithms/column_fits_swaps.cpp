@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace levelprox {
 
 namespace {
 
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
-constexpr double ROUNDING = 0x1p-46;                         // of a figure that comes from well-conditioned columns
-constexpr double UNRELIABLE = 1e-4;                          // relative error from which on there is no bound
-constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};  // of the longest step: shorter ones change margins less
+constexpr double ROUNDING = 0x1p-46;                          // of a figure that comes from well-conditioned columns
+constexpr double UNRELIABLE = 1e-4;                           // relative error from which on there is no bound
+constexpr double SPARE_SHARE = 1e-3;                          // of what leaving a column out costs
+constexpr std::int64_t MOST_NUMBERS = std::int64_t(1) << 23;  // of bounds for all columns of a fit
+constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};   // of the longest step: shorter ones change margins less
 
 // The inverse of a positive definite matrix, by its Cholesky factor; empty where it is not.
 std::vector<double> inverse_of(std::size_t m, std::vector<double> H) {
@@ -79,9 +82,55 @@ std::vector<double> least_costs(const std::vector<double> &x, const std::vector<
     return cost;
 }
 
-ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
-                            const SwapColumns &newcomers, const std::vector<std::vector<std::int64_t>> &leaving,
-                            const SwapSettings &settings, std::int64_t most_refits, Poll &poll) {
+SwapExamination::SwapExamination(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
+                                 const SwapSettings &settings)
+    : fits_(fits), inside_(inside), x_(x), settings_(settings),
+      has_bounds_(AdditionBounds::exist_for(fits) && fits.rows() * std::int64_t(x.size()) <= MOST_NUMBERS),
+      rows_(has_bounds_ ? ColumnRows(fits.rows(), inside.columns) : ColumnRows()), left_out_(x.size()),
+      tried_(x.size(), 0) {}
+
+std::unique_ptr<SwapExamination::LeftOut> SwapExamination::left_out(std::int64_t i, Poll &poll) const {
+    Columns others = inside_.columns;
+    std::vector<double> start = x_, ridge = inside_.ridge;
+    others.erase(others.begin() + i);
+    start.erase(start.begin() + i);
+    if (!ridge.empty()) ridge.erase(ridge.begin() + i);
+    const ColumnFit fit =
+        fits_.fit(others, std::move(start), settings_.tolerance, settings_.accuracy, INFINITE, {}, ridge, poll);
+    const double above = fit.psi - fit.resolution - (settings_.psi - settings_.threshold);
+    if (fit.end != FitEnd::fitted || !(above > 0)) return nullptr;
+    std::vector<std::int64_t> place(x_.size());
+    for (std::int64_t j = 0; j < std::int64_t(place.size()); ++j) place[std::size_t(j)] = j < i ? j : j - 1;
+    place[std::size_t(i)] = -1;
+    return std::make_unique<LeftOut>(
+        LeftOut{above, AdditionBounds(fits_, rows_, place, fit, ridge, SPARE_SHARE * above)});
+}
+
+// The columns of S for which no bound shows that a newcomer in their place does not lower psi.
+std::vector<std::int64_t> SwapExamination::not_shown(const Column &newcomer, const std::vector<std::int64_t> &leaving,
+                                                     ExaminedSwaps &found, Poll &poll) {
+    if (!has_bounds_ || !AdditionBounds::exist_for(newcomer)) return leaving;
+    std::vector<std::int64_t> left;
+    for (const std::int64_t i : leaving) {
+        const auto at = std::size_t(i);
+        if (!tried_[at]) {
+            tried_[at] = 1;
+            ++found.n_refits;
+            left_out_[at] = left_out(i, poll);
+        }
+        LeftOut *const without = left_out_[at].get();
+        if (!without || !without->bounds.gains_at_most(newcomer, without->above)) left.push_back(i);
+    }
+    return left;
+}
+
+ExaminedSwaps SwapExamination::examine(const SwapColumns &newcomers,
+                                       const std::vector<std::vector<std::int64_t>> &leaving, std::int64_t most_refits,
+                                       Poll &poll) {
+    const ColumnFits &fits = fits_;
+    const SwapColumns &inside = inside_;
+    const std::vector<double> &x = x_;
+    const SwapSettings &settings = settings_;
     const double threshold = settings.threshold;
     ExaminedSwaps found;
     SwapColumns larger = inside;
@@ -135,27 +184,56 @@ ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, c
         larger.columns.back() = newcomers.columns[j];
         larger.magnitude.back() = newcomers.magnitude[j];
         if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
+        const std::vector<std::int64_t> left = not_shown(newcomers.columns[j], leaving[j], found, poll);
+        const auto shown = std::int64_t(leaving[j].size() - left.size());
+        if (left.empty()) {
+            found.shown += shown;
+            continue;
+        }
         const std::int64_t before = found.n_refits;
         found.end = fits.over_fewer_rows(
             groups.get(), newcomers.columns[j], larger.columns,
-            [&](const ColumnFits &here, const Columns &columns) { return examine(here, columns, leaving[j]); });
-        if (found.end != SwapEnd::examined) found.n_refits = before;
+            [&](const ColumnFits &here, const Columns &columns) { return examine(here, columns, left); });
+        if (found.end == SwapEnd::examined) found.shown += shown;
+        else found.n_refits = before;
     }
     return found;
 }
 
 BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
                            const SwapColumns &newcomers, const std::vector<double> &bounds, double gain,
-                           const SwapSettings &settings, Poll &poll) {
+                           const SwapSettings &settings, std::int64_t most_refits, Poll &poll) {
     BestAddition best;
     best.gain = gain;
     SwapColumns larger = inside;
     larger.columns.push_back({});
     if (!inside.ridge.empty()) larger.ridge.push_back(0.0);
     const auto groups = fits.equal_samples(inside.columns);
+    std::unique_ptr<ColumnRows> rows;
+    std::unique_ptr<AdditionBounds> gains;
+    double above = 0;  // by how much the fit that the bounds are about is above psi at least
     for (std::size_t j = 0; j < newcomers.columns.size(); ++j) {
         const double least = std::max(best.gain, settings.threshold);
         if (bounds[j] <= least) break;
+        if (best.gain > settings.threshold && AdditionBounds::exist_for(fits) &&
+            AdditionBounds::exist_for(newcomers.columns[j])) {
+            if (!gains) {
+                const ColumnFit fit = fits.fit(inside.columns, x, settings.tolerance, settings.accuracy, INFINITE, {},
+                                               inside.ridge, poll);
+                above = fit.end == FitEnd::fitted ? fit.psi - fit.resolution - settings.psi : -INFINITE;
+                rows = std::make_unique<ColumnRows>(fits.rows(), inside.columns);
+                std::vector<std::int64_t> place(x.size());
+                std::iota(place.begin(), place.end(), std::int64_t(0));
+                gains =
+                    std::make_unique<AdditionBounds>(fits, *rows, place, fit, inside.ridge, SPARE_SHARE * best.gain);
+            }
+            if (gains->gains_at_most(newcomers.columns[j], above + best.gain + settings.threshold)) {
+                ++best.tried;
+                ++best.shown;
+                continue;
+            }
+        }
+        if (best.n_refits >= most_refits) break;
         larger.columns.back() = newcomers.columns[j];
         if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
         std::vector<double> start = x;
@@ -167,6 +245,7 @@ BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, co
             });
         best.failed = with.end == FitEnd::failed;
         if (best.failed) break;
+        ++best.n_refits;
         ++best.tried;
         if (with.end == FitEnd::not_below) {
             ++best.shown;

@@ -1,13 +1,15 @@
 // Which swaps of a feature of a fit S for a newcomer j cannot lower psi, by refits.
 //
-// Each newcomer is added first. By the fit of S and j, leaving i out costs at least x_i^2 / K_ii (t - kappa(t rho) t^2)
-// for any t, with the inverse K of its Hessian and rho = M |x_i| sum_l |K_il| max |A_l| / K_ii where |l'''| <= M l''.
-// Where that does not show that the swap stays above psi(S), it is refitted.
+// Each feature i is left out first: where the fit of S without i is above psi(S) by more than a newcomer j gains there
+// (column_fits_additions.hpp), that swap is shown. Else j is added to S. By the fit of S and j, leaving i out costs at
+// least x_i^2 / K_ii (t - kappa(t rho) t^2) for any t, with the inverse K of its Hessian and rho = M |x_i| sum_l |K_il|
+// max |A_l| / K_ii where |l'''| <= M l''. Where that does not show that the swap stays above psi(S), it is refitted.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "algorithms/column_fits.hpp"
+#include "algorithms/column_fits_additions.hpp"
 
 namespace levelprox {
 
@@ -35,25 +37,50 @@ struct ExaminedSwaps {
     std::int64_t n_refits = 0;
 };
 
-// Examines newcomers one after another, each for some columns of S (`leaving`). Of a newcomer that fails, or lowers
-// psi, neither swaps nor refits are counted: the caller examines it.
-ExaminedSwaps examine_swaps(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
-                            const SwapColumns &newcomers, const std::vector<std::vector<std::int64_t>> &leaving,
-                            const SwapSettings &settings, std::int64_t most_refits, Poll &poll);
+class SwapExamination {
+public:
+    // Of the fit of S at x; all that is given must outlive this.
+    SwapExamination(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
+                    const SwapSettings &settings);
+
+    // Examines newcomers one after another, each for some columns of S (`leaving`). Of a newcomer that fails, or lowers
+    // psi, no swaps are counted: the caller examines it.
+    ExaminedSwaps examine(const SwapColumns &newcomers, const std::vector<std::vector<std::int64_t>> &leaving,
+                          std::int64_t most_refits, Poll &poll);
+
+private:
+    struct LeftOut {
+        double above;  // by how much the fit is above psi(S) at least
+        AdditionBounds bounds;
+    };
+    std::vector<std::int64_t> not_shown(const Column &newcomer, const std::vector<std::int64_t> &leaving,
+                                        ExaminedSwaps &found, Poll &poll);
+    std::unique_ptr<LeftOut> left_out(std::int64_t i, Poll &poll) const;
+
+    const ColumnFits &fits_;
+    const SwapColumns &inside_;
+    const std::vector<double> &x_;
+    const SwapSettings settings_;
+    bool has_bounds_;
+    ColumnRows rows_;
+    std::vector<std::unique_ptr<LeftOut>> left_out_;  // null where there is none
+    std::vector<char> tried_;                         // for which of them
+};
 
 struct BestAddition {
     bool failed = false;         // a fit failed: that of `tried`
     std::int64_t tried = 0;      // newcomers
+    std::int64_t n_refits = 0;   // of those that no bound shows
     std::int64_t shown = 0;      // of those tried, how many are shown not to gain more than the best
     std::int64_t newcomer = -1;  // the best, where there is one that gains more than before
     double gain = 0;
 };
 
 // The newcomer that gains most, more than `gain`. Newcomers come in the order of bounds on what they gain; those that
-// gain at most as much as another need not be tried.
+// gain at most as much as another need not be tried. Ends before a refit too many.
 BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
                            const SwapColumns &newcomers, const std::vector<double> &bounds, double gain,
-                           const SwapSettings &settings, Poll &poll);
+                           const SwapSettings &settings, std::int64_t most_refits, Poll &poll);
 
 // What leaving out each column of an exact fit costs at least; 0 where its columns nearly depend on each other.
 std::vector<double> least_costs(const std::vector<double> &x, const std::vector<double> &hessian,

@@ -48,6 +48,22 @@ SwapColumns swap_columns(const Stored &stored, std::int64_t n) {
     return {checked(values, rows, n), magnitude, ridge};
 }
 
+// An examination with the arrays that it reads.
+struct HeldExamination {
+    HeldExamination(const ColumnFits &fits, Stored arrays, std::vector<double> at, const SwapSettings &settings)
+        : rows(fits.rows()), stored(std::move(arrays)), inside(swap_columns(stored, rows)), x(std::move(at)),
+          examination((require(x.size() == inside.columns.size(), "there must be a coefficient for each column"), fits),
+                      inside, x, settings) {}
+    HeldExamination(const HeldExamination &) = delete;
+    HeldExamination &operator=(const HeldExamination &) = delete;
+
+    std::int64_t rows;
+    Stored stored;
+    SwapColumns inside;
+    std::vector<double> x;
+    SwapExamination examination;
+};
+
 }  // namespace
 
 void bind_column_fits(nb::module_ &m) {
@@ -101,37 +117,10 @@ void bind_column_fits(nb::module_ &m) {
             "Return the end, x, psi, margins and Hessian there, a bound on what is left to gain, and what rounding may "
             "change. Column j is values[j], or where rows[j] is given has values[j] in these rows and is 0 elsewhere.")
         .def(
-            "examine_swaps",
-            [](const ColumnFits &self, const Stored &inside, std::vector<double> x, const Stored &newcomers,
-               const std::vector<std::vector<std::int64_t>> &leaving, double psi, double resolution, double threshold,
-               double tolerance, double accuracy, double concordance, std::int64_t most_refits) {
-                const SwapColumns fit = swap_columns(inside, self.rows()),
-                                  others = swap_columns(newcomers, self.rows());
-                require(x.size() == fit.columns.size(), "there must be a coefficient for each column");
-                require(leaving.size() == others.columns.size(), "there must be a list for each newcomer");
-                for (const auto &places : leaving)
-                    for (const std::int64_t i : places)
-                        require(i >= 0 && i < std::int64_t(x.size()), "a column is out of range");
-                ExaminedSwaps found;
-                {
-                    Poll poll;
-                    nb::gil_scoped_release release;
-                    found = examine_swaps(self, fit, x, others, leaving,
-                                          {psi, resolution, threshold, tolerance, accuracy, concordance}, most_refits,
-                                          poll);
-                }
-                return std::tuple(found.end, found.newcomer, found.leaves, found.shown, found.n_refits);
-            },
-            "inside"_a, "x"_a, "newcomers"_a, "leaving"_a, "psi"_a, "resolution"_a, "threshold"_a, "tolerance"_a,
-            "accuracy"_a, "concordance"_a, "most_refits"_a,
-            "Examine newcomers one after another, each in place of some columns of a fit. Return how that ended, the "
-            "last newcomer, the column that leaves where psi is lower, how many swaps are shown not to lower psi, and "
-            "the number of refits. Columns are (values, rows, magnitudes, ridges).")
-        .def(
             "best_addition",
             [](const ColumnFits &self, const Stored &inside, std::vector<double> x, const Stored &newcomers,
                const std::vector<double> &bounds, double gain, double psi, double resolution, double threshold,
-               double tolerance, double accuracy) {
+               double tolerance, double accuracy, std::int64_t most_refits) {
                 const SwapColumns fit = swap_columns(inside, self.rows()),
                                   others = swap_columns(newcomers, self.rows());
                 require(x.size() == fit.columns.size(), "there must be a coefficient for each column");
@@ -141,15 +130,15 @@ void bind_column_fits(nb::module_ &m) {
                     Poll poll;
                     nb::gil_scoped_release release;
                     best = best_addition(self, fit, x, others, bounds, gain,
-                                         {psi, resolution, threshold, tolerance, accuracy, 0.0}, poll);
+                                         {psi, resolution, threshold, tolerance, accuracy, 0.0}, most_refits, poll);
                 }
-                return std::tuple(best.failed, best.tried, best.shown, best.newcomer, best.gain);
+                return std::tuple(best.failed, best.tried, best.n_refits, best.shown, best.newcomer, best.gain);
             },
             "inside"_a, "x"_a, "newcomers"_a, "bounds"_a, "gain"_a, "psi"_a, "resolution"_a, "threshold"_a,
-            "tolerance"_a, "accuracy"_a,
+            "tolerance"_a, "accuracy"_a, "most_refits"_a,
             "Add newcomers one after another, in the order of bounds on what they gain. Return whether a fit failed, "
-            "how many were tried before, how many of these are shown not to gain more than the best, which one that is "
-            "and its gain.")
+            "how many were tried before, how many of these were refitted, how many are shown not to gain more than the "
+            "best, which one that is and its gain.")
         .def(
             "least_along",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,
@@ -168,6 +157,38 @@ void bind_column_fits(nb::module_ &m) {
             },
             "values"_a, "rows"_a, "margins"_a.noconvert(), "ridge"_a = std::vector<double>(),
             "Return the least psi along each column by itself, from given margins.");
+    nb::class_<HeldExamination>(m, "SwapExamination")
+        .def(
+            "__init__",
+            [](HeldExamination *self, const ColumnFits &fits, Stored inside, std::vector<double> x, double psi,
+               double resolution, double threshold, double tolerance, double accuracy, double concordance) {
+                new (self) HeldExamination(fits, std::move(inside), std::move(x),
+                                           {psi, resolution, threshold, tolerance, accuracy, concordance});
+            },
+            "fits"_a, "inside"_a, "x"_a, "psi"_a, "resolution"_a, "threshold"_a, "tolerance"_a, "accuracy"_a,
+            "concordance"_a, nb::keep_alive<1, 2>(),
+            "Of the fit of some columns at x. Columns are (values, rows, magnitudes, ridges).")
+        .def(
+            "examine",
+            [](HeldExamination &self, const Stored &newcomers, const std::vector<std::vector<std::int64_t>> &leaving,
+               std::int64_t most_refits) {
+                const SwapColumns others = swap_columns(newcomers, self.rows);
+                require(leaving.size() == others.columns.size(), "there must be a list for each newcomer");
+                for (const auto &places : leaving)
+                    for (const std::int64_t i : places)
+                        require(i >= 0 && i < std::int64_t(self.x.size()), "a column is out of range");
+                ExaminedSwaps found;
+                {
+                    Poll poll;
+                    nb::gil_scoped_release release;
+                    found = self.examination.examine(others, leaving, most_refits, poll);
+                }
+                return std::tuple(found.end, found.newcomer, found.leaves, found.shown, found.n_refits);
+            },
+            "newcomers"_a, "leaving"_a, "most_refits"_a,
+            "Examine newcomers one after another, each in place of some columns of the fit. Return how that ended, the "
+            "last newcomer, the column that leaves where psi is lower, how many swaps are shown not to lower psi, and "
+            "the number of refits.");
     m.def(
         "least_costs",
         [](const std::vector<double> &x, Margins hessian, const std::vector<double> &magnitude, double concordance) {

@@ -88,7 +88,7 @@ def _regularised_inverse(hessian: Matrix, ridge: float = _RIDGE_SHARE) -> Matrix
     Of one matrix, or of several of shape (…, m, m).
     """
     diagonal = np.diagonal(hessian, axis1=-2, axis2=-1)
-    unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    unit = 1 / np.sqrt(np.where(diagonal > _LEAST_LENGTH**2, diagonal, 1.0))
     hessian = unit[..., :, None] * ((hessian + hessian.swapaxes(-2, -1)) / 2) * unit[..., None, :]
     own = np.arange(hessian.shape[-1])
     hessian[..., own, own] *= 1 + ridge

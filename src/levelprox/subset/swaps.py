@@ -1,8 +1,8 @@
 """Swaps of one feature for another for as long as ψ decreases, and the claims at the end.
 
 What is shown rests on refits whose optimality was checked (`Fit.gap`) or on bounds with their rounding
-(`swap_bounds.py`). A swap for which there is neither counts as not examined. Where ψ is not convex a refit is a local
-one, and so is what it shows.
+(`swap_bounds.py`, `column_fits_additions.hpp`). A swap for which there is neither counts as not examined. Where ψ is
+not convex a refit is a local one, and so is what it shows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from levelprox._kernels import GramSearch, SwapEnd
+from levelprox._kernels import GramSearch, SwapEnd, SwapExamination
 from levelprox._typing import Features, Index, Mask, Vector
 from levelprox.subset.fit import Fit
 from levelprox.subset.forward import in_order
@@ -28,9 +28,13 @@ _REFIT_OVERHEAD = 10**5  # what one takes besides
 _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _MOST_REFITS = 10**9  # of one call of the kernel
-_TOGETHER = 16  # newcomers of an examination that the kernel is given at once
+# Newcomers of an examination that the kernel is given at once, and where bounds rule most of them out.
+_TOGETHER, _MOST_TOGETHER = 16, 256
 _SAMPLED_FEATURES = 8  # of a large fit, whose bounds are tried first
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
+
+
+_Added = tuple[Addition, int, int]  # the best one, how many newcomers were tried, and how many refitted
 
 
 class SwapsLeft:
@@ -48,18 +52,22 @@ class SwapsLeft:
     """
 
     def __init__(self, gain: Vector, leaves: Features, enters: Features) -> None:
-        order = np.argsort(enters, kind="stable")
-        self._gain, self._leaves = gain[order], leaves[order]
+        order = np.lexsort((-gain, enters))
+        gain, self._leaves = gain[order], leaves[order]
         newcomers, first = np.unique(enters[order], return_index=True)
-        best = np.maximum.reduceat(self._gain, first) if first.size else np.empty(0)
-        by_gain = np.argsort(-best, kind="stable")
+        by_gain = np.argsort(-gain[first], kind="stable")
         self.newcomers = newcomers[by_gain]
         self._begin, self._end = first[by_gain], np.append(first[1:], enters.size)[by_gain]
 
     def listed(self, begin: int, end: int) -> list[tuple[int, list[int]]]:
         """Return some newcomers, each with the places in the fit of the features that may leave for it."""
         some = zip(self.newcomers[begin:end].tolist(), self._begin[begin:end], self._end[begin:end], strict=True)
-        return [(j, self._leaves[a:b][np.argsort(-self._gain[a:b], kind="stable")].tolist()) for j, a, b in some]
+        return [(j, self._leaves[a:b].tolist()) for j, a, b in some]
+
+
+def _next_count(count: int, n_refits: int) -> int:
+    """Return how many newcomers to examine next, after some that took so many refits."""
+    return min(2 * count, _MOST_TOGETHER) if 2 * n_refits < count else _TOGETHER
 
 
 class SwapSearch(SetFits):
@@ -79,6 +87,7 @@ class SwapSearch(SetFits):
     has_tried_elimination = False
     latest_model: tuple[Fit, GramSearch | None] | None = None
     _latest: tuple[Fit, SwapEstimates, bool] | None = None
+    _examination: tuple[Fit, SwapExamination] | None = None
 
     def has_spent_its_work(self) -> bool:
         """Return whether a search for many features, or of many classes, has had all the work that swaps are worth."""
@@ -183,11 +192,12 @@ class SwapSearch(SetFits):
             return 0, None  # nothing can be shown of a fit that is not known to be optimal
         estimates, late = self.estimates_of_swaps(fit), self._bounds_are_slow(fit)
         shown, left = self._not_ruled_out(fit, estimates, bounded=not late)
-        most, n_refits, place = self._most_tries(fit), 0, 0
+        most, n_refits, place, count = self._most_tries(fit), 0, 0, _TOGETHER
         while place < left.newcomers.size and n_refits < most:
             self.monitor.done = place / left.newcomers.size
-            together = left.listed(place, place + _TOGETHER)
+            together = left.listed(place, place + count)
             examined, more, refits = self._by_kernel(fit, together, most - n_refits)
+            count = _next_count(count, refits)
             shown, n_refits, place = shown + more, n_refits + refits, place + examined
             if examined < len(together) and n_refits < most:  # the next lowers ψ, or takes more than the kernel
                 more, refits, better = self._with_newcomer(fit, *together[examined], most - n_refits)
@@ -205,15 +215,20 @@ class SwapSearch(SetFits):
         if not self.is_convex or not self.refits.has_kernel(np.append(fit.features, features)):
             return 0, 0, 0
         self.check_time()
-        inside, others = self._kernel_columns(fit.features), self._kernel_columns(features)
-        figures = *self._figures_of(fit), self.objective.self_concordance, int(min(most, _MOST_REFITS))
-        leaving = [places for _, places in newcomers]
-        end, last, _, shown, n_refits = self.refits.compiled[0].examine_swaps(
-            inside, fit.x.tolist(), others, leaving, *figures
-        )
+        columns, leaving = self._kernel_columns(features), [places for _, places in newcomers]
+        found = self._examination_of(fit).examine(columns, leaving, int(min(most, _MOST_REFITS)))
+        end, last, _, shown, n_refits = found
         self.n_refits += n_refits
         self.monitor.n_refits = self.n_refits
         return len(newcomers) if end is SwapEnd.EXAMINED else last, shown, n_refits
+
+    def _examination_of(self, fit: Fit) -> SwapExamination:
+        """Return the compiled examination of the swaps of a fit; that of the last fit is kept."""
+        if self._examination is None or self._examination[0] is not fit:
+            inside, figures = self._kernel_columns(fit.features), self._figures_of(fit)
+            at = self.refits.compiled[0], inside, fit.x.tolist(), *figures, self.objective.self_concordance
+            self._examination = fit, SwapExamination(*at)
+        return self._examination[1]
 
     def _kernel_columns(self, features: Features) -> tuple[list[Vector], list[Index | None], list[float], list[float]]:
         ridge = self.refits.ridge
@@ -335,46 +350,49 @@ class SwapSearch(SetFits):
             bound = estimates.addition_bounds(self.magnitudes, self.objective.self_concordance)
             bound = bound if affordable is None else np.where(outside, bound, -np.inf)
         order = np.lexsort((-gains, -bound))[: total - zero]
-        best, shown, place = Addition(0.0, None, 0, total), zero, 0
+        best, shown, place, most = Addition(0.0, None, 0, total), zero, 0, self._most_tries(fit)
+        count = 1
         while place < order.size:
-            least = max(best.gain, self.threshold(fit))
-            if bound[order[place]] <= least:
+            least, some = max(best.gain, self.threshold(fit)), order[place : place + count]
+            if bound[some[0]] <= least:
                 shown += order.size - place
                 break
-            if place >= (most := self._most_tries(fit)):
+            if most < 1:
                 shown += int(np.count_nonzero(bound[order[place:]] <= least))
                 break
-            together = order[place : place + int(min(_TOGETHER if place else 1, most - place))]
-            best, tried = self._added(fit, together, bound, best)
-            shown, place = shown + best.examined, place + tried
+            best, tried, n_refits = self._added(fit, some[bound[some] > least], bound, best, most)
+            shown, place, most = shown + best.examined, place + tried, most - n_refits
+            count = _next_count(count, n_refits)
         return replace(best, examined=shown)
 
     def best_of(self, fit: Fit, newcomers: Features, gain: float) -> int | None:
         """Return the feature of these that lowers ψ most, by more than a gain; None if there is none."""
         best, place, bound = Addition(gain, None, 0, 0), 0, np.full(self.problem.n_features, np.inf)
         while place < newcomers.size:
-            best, tried = self._added(fit, newcomers[place:], bound, best)
+            best, tried, _ = self._added(fit, newcomers[place:], bound, best, math.inf)
             place += tried
         return best.feature
 
-    def _added(self, fit: Fit, newcomers: Features, bound: Vector, best: Addition) -> tuple[Addition, int]:
-        """Return the best of an addition and of newcomers, how many of these are examined, and how many were tried."""
-        failed, tried, shown, place, gain = True, 0, 0, -1, best.gain
+    def _added(self, fit: Fit, newcomers: Features, bound: Vector, best: Addition, most: float) -> _Added:
+        """Return the best of an addition and of newcomers, how many of these were tried, and how many refitted."""
+        failed, tried, n_refits, shown, place, gain = True, 0, 0, 0, -1, best.gain
         if self.is_convex and self.refits.has_kernel(np.append(fit.features, newcomers)):
             self.check_time()
             inside, others = self._kernel_columns(fit.features), self._kernel_columns(newcomers)
-            failed, tried, shown, place, gain = self.refits.compiled[0].best_addition(
-                inside, fit.x.tolist(), others, bound[newcomers].tolist(), best.gain, *self._figures_of(fit)
+            figures = *self._figures_of(fit), int(min(most, _MOST_REFITS))
+            failed, tried, n_refits, shown, place, gain = self.refits.compiled[0].best_addition(
+                inside, fit.x.tolist(), others, bound[newcomers].tolist(), best.gain, *figures
             )
-            self.n_refits += tried
+            self.n_refits += n_refits
         best = replace(best, gain=gain, feature=best.feature if place < 0 else int(newcomers[place]), examined=shown)
         if not failed:
-            return best, tried
+            return best, tried, n_refits
         least, j = max(best.gain, self.threshold(fit)), int(newcomers[tried])
         larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
         if larger is None:  # its dual bound shows that it gains no more
-            return replace(best, examined=shown + 1), tried + 1
+            return replace(best, examined=shown + 1), tried + 1, n_refits + 1
         gain = fit.psi - larger.psi
         if gain > least and gain > coarser(larger, fit):
             best = replace(best, gain=gain, feature=j)
-        return replace(best, examined=shown + self.excludes(larger, fit, max(best.gain, 0.0))), tried + 1
+        examined = shown + self.excludes(larger, fit, max(best.gain, 0.0))
+        return replace(best, examined=examined), tried + 1, n_refits + 1

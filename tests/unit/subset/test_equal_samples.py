@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelprox import LinearModel, _kernels, best_subset
-from levelprox._kernels import FitEnd, SwapEnd
+from levelprox._kernels import FitEnd, SwapEnd, SwapExamination
 
 KINDS = ["squared", "logistic", "poisson", "huber", "squared_hinge"]
 
@@ -85,11 +85,11 @@ def test_swaps_over_groups_are_those_over_all_samples(shift):
     inside, rest = ([*A[:m]], [None] * m, [1.0] * m, []), ([*A[m:]], [None] * others, [1.0] * others, [])
     _, x, psi, _, _, _, resolution = fits.fit(*inside[:2], [0.0] * m, 1e-9, math.inf)
     figures = psi, resolution, 1e-10 * psi, 1e-9, 1e-13
-    end, last, _, shown, _ = fits.examine_swaps(
-        inside, x.tolist(), rest, [list(range(m))] * others, *figures, 1.0, 10**6
-    )
+    examination = SwapExamination(fits, inside, x.tolist(), *figures, 1.0)
+    end, last, _, shown, _ = examination.examine(rest, [list(range(m))] * others, 10**6)
     assert (end, last, shown) == (SwapEnd.LOWER, 0, 0) or (end, shown) == (SwapEnd.EXAMINED, m * others)
-    _, tried, shown, place, gain = fits.best_addition(inside, x.tolist(), rest, [math.inf] * others, 0.0, *figures)
+    best = fits.best_addition(inside, x.tolist(), rest, [math.inf] * others, 0.0, *figures, 10**6)
+    _, tried, _, shown, place, gain = best
     assert tried == shown == others
     larger = [fits.fit([*A[:m], A[m + j]], [None] * (m + 1), [0.0] * (m + 1), 1e-9, math.inf)[2] for j in range(others)]
     assert place == int(np.argmin(larger)) and gain == pytest.approx(psi - min(larger), rel=1e-6)

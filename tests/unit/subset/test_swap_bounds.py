@@ -285,10 +285,10 @@ def test_bounds_rule_out_the_swaps_of_correlated_columns(monkeypatch: pytest.Mon
         newcomers[0] += len(some)
         return by_kernel(self, fit, some, most)
 
-    def counted_additions(self, fit, some, bound, best):
+    def counted_additions(self, fit, some, *rest):
         calls[0] += 1
         newcomers[0] += some.size
-        return added(self, fit, some, bound, best)
+        return added(self, fit, some, *rest)
 
     monkeypatch.setattr(SwapSearch, "_by_kernel", counted_swaps)
     monkeypatch.setattr(SwapSearch, "_added", counted_additions)
