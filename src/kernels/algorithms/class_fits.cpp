@@ -76,6 +76,12 @@ ClassFits::Step ClassFits::Step::of(const std::vector<double> &gradient) && {
     return std::move(*this);
 }
 
+double ClassFits::loss_of_origin(Poll &poll) const {
+    double loss = loss_of_origin_.load();
+    if (std::isnan(loss)) loss_of_origin_ = loss = samples_.at(samples_.origin(), poll).loss;
+    return loss;
+}
+
 ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, double tolerance, double accuracy,
                          double below, const std::vector<double> &noise, const std::vector<double> &ridge,
                          Poll &poll) const {
@@ -89,11 +95,10 @@ ColumnFit ClassFits::fit(const ColumnPointers &columns, std::vector<double> x, d
     std::vector<double> margins = samples_.origin();
     samples_.move(columns, x, margins, poll);
     ClassPoint point = samples_.at(margins, poll);
-    if (const ClassPoint zero = samples_.at(samples_.origin(), poll);
-        !(with_ridge(point.loss, K(), x, ridge) <= zero.loss)) {
+    if (!(with_ridge(point.loss, K(), x, ridge) <= loss_of_origin(poll))) {
         x.assign(N, 0.0);
         margins = samples_.origin();
-        point = zero;
+        point = samples_.at(margins, poll);
     }
     NewtonSteps steps(samples_, columns, ridge, nullptr);
     Derivatives at{with_ridge(point.loss, K(), x, ridge), steps.gradient(point, x, poll), steps.hessian(point, poll)};

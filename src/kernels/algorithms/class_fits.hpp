@@ -6,7 +6,9 @@
 // not couple classes: the Hessian has a part for differences between classes and a part for their means, solved
 // separately.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -48,7 +50,10 @@ private:
     double gap(const ColumnPointers &columns, const Derivatives &at, const std::vector<double> &ridge,
                Poll &poll) const;
 
+    double loss_of_origin(Poll &poll) const;  // at B = 0, evaluated once
+
     ClassSamples samples_;
+    mutable std::atomic<double> loss_of_origin_{std::numeric_limits<double>::quiet_NaN()};
 };
 
 }  // namespace levelprox

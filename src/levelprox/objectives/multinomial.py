@@ -27,6 +27,7 @@ from levelprox.objectives.multiclass import ByClass
 
 _MANY_CLASSES = 16  # from which on pairs of classes are not taken one by one
 _SMALL = 2**22  # entries of an array that may be made for a product
+_KEPT = 2**18  # entries of X, of which a copy is kept
 _DENSE = 0.25  # share of entries from which on products of sparse columns take longer
 
 
@@ -69,7 +70,7 @@ class MultinomialModel(ByClass):
     smooth = curved = True
     only_contrasts = bounded_curvature = True
     weak_convexity = 0.0
-    derived = ("kernel", "one_class", "array", "class_fits", "feature_scale")
+    derived = ("kernel", "one_class", "array", "class_fits", "feature_scale", "_kept_columns")
     loss = Multinomial
     #: X as an array in Fortran order, where it is a few columns at hand: products are then those of BLAS.
     array: Matrix | None = None
@@ -199,9 +200,14 @@ class MultinomialModel(ByClass):
     # --- products with columns at hand: a call for each class would take far longer than the products
 
     def _columns(self) -> list[Vector]:
-        """Return the columns of X."""
+        """Return the columns of X; those of small data are kept."""
         if self.array is not None:
             return list(self.array.T)
+        n, d = self.design.shape
+        return self._kept_columns if n * d <= _KEPT else [self.design.matvec(unit) for unit in np.eye(d)]
+
+    @cached_property
+    def _kept_columns(self) -> list[Vector]:
         return [self.design.matvec(unit) for unit in np.eye(self.design.shape[1])]
 
     def over(self, X: Matrix) -> Self:

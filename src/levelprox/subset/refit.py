@@ -164,11 +164,11 @@ class Refits:
 
         Without a ridge, classes that are separated in part have no minimiser: the fit continues in a basis.
         """
-        compiled, objective = self.of_classes, cast(MultinomialModel, self.objective.restrict(features))
+        compiled = self.of_classes
         assert compiled is not None
         held: list[float] = [] if self.ridge is None else self.ridge.own[features].tolist()
-        n = objective.design.shape[0]
-        begun = x = begun_at(near, features, objective.n_outputs)
+        n = self.objective.design.shape[0]
+        begun = x = begun_at(near, features, self.objective.n_outputs)
         columns = [column.dense(n) for column in self.stored(features)]
         least = accuracy if self.ridge is not None else math.inf
         limits = tolerance, below, least, self.rounding[features].tolist(), held
@@ -179,7 +179,7 @@ class Refits:
         end, x, psi, z, hessian, gap, resolution = found
         if end is FitEnd.NOT_BELOW:
             return end, None
-        usable = end is not FitEnd.FAILED
+        usable, objective = end is not FitEnd.FAILED, cast(MultinomialModel, self.objective.restrict(features))
         if self.brief and not usable and math.isfinite(psi):  # far out; not where it began, as with a column of zeros
             usable = psi < objective.value_of(objective.margins(begun))
         fit = Fit(features, x, psi, objective.with_tail(z, x), hessian, gap, resolution) if usable else None

@@ -414,3 +414,19 @@ def test_a_signal_is_seen_within_a_second(order):
         assert child.line() == "ready"
         child.work(0.06)
         assert child.interrupt() < 1
+
+
+def test_columns_of_small_data_are_computed_once(monkeypatch):
+    X, labels = data(n=60, d=6)[:2]
+    model, calls = MultinomialModel(X, labels), []
+    product = DenseDesign.matvec
+    monkeypatch.setattr(DenseDesign, "matvec", lambda self, x: calls.append(1) or product(self, x))
+    z = np.zeros((60, model.n_outputs))
+    first = model.hessian_of(z)
+    assert len(calls) == 6
+    np.testing.assert_array_equal(model.hessian_of(z), first)
+    assert len(calls) == 6
+    part = model.restrict(np.array([1, 3]))
+    assert part.hessian_of(z).shape == (2 * model.n_outputs,) * 2  # with columns of its own
+    assert len(calls) == 8
+    assert "_kept_columns" not in copy.copy(model).__dict__
