@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -52,24 +53,79 @@ void check_indices(const SparseSlices<T, I> &X, bool by_rows, Poll &poll) {
                                 std::to_string(X.length - 1));
 }
 
-// Does a slice name the same index twice?
+// Whether each of these is greater than the one before. Without a branch for each, so that it vectorises.
+template <class I>
+bool ascends(const I *first, const I *last) {
+    bool ascends = true;
+    for (std::int64_t p = 0; p + 1 < last - first; ++p) ascends &= first[p] < first[p + 1];
+    return ascends;
+}
+
+// Does a slice name the same index twice? Where indices do not ascend: by the last slice that named each of them, or, if
+// there are more indices than entries, sorted.
 template <class T, class I>
 bool has_duplicates(const SparseSlices<T, I> &X, Poll &poll) {
     std::atomic<bool> found = false;  // only ever set, as other tasks may have set it
     for_pieces(X, poll, [&](std::int64_t begin, std::int64_t end) {
         std::vector<I> sorted;
+        std::vector<std::int64_t> last_slice;
         for (std::int64_t s = begin; s < end && !found; ++s) {
             const I *first = X.indices + X.indptr[s], *last = X.indices + X.indptr[s + 1];
-            if (!std::is_sorted(first, last)) {
+            if (ascends(first, last)) continue;
+            if (X.length > X.stored(begin, end)) {
                 sorted.assign(first, last);
                 std::sort(sorted.begin(), sorted.end());
-                first = sorted.data();
-                last = first + sorted.size();
+                if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) found = true;
+                continue;
             }
-            if (std::adjacent_find(first, last) != last) found = true;
+            last_slice.resize(X.length, -1);
+            bool again = false;
+            for (const I *p = first; p < last; ++p) {
+                again |= last_slice[*p] == s;
+                last_slice[*p] = s;
+            }
+            if (again) found = true;
         }
     });
     return found;
+}
+
+// Which slices hold the same entries in the same order: group[s] numbers them in the order of their first slices, which
+// are in first[]. Returns how many there are; -1 where there are more than `most`, which has room in first[], or where
+// most of the first slices are different.
+template <class T, class I>
+std::int64_t equal_slices(const SparseSlices<T, I> &X, std::int64_t most, std::int64_t *group, std::int64_t *first,
+                          Poll &poll) {
+    constexpr std::int64_t SAMPLE = 1024;
+    constexpr std::uint64_t FACTOR = 0x9E3779B97F4A7C15;
+    const std::uint64_t size = std::bit_ceil(std::uint64_t(2 * most + 2));
+    std::vector<std::int64_t> table(size, -1);  // groups, by their hashes
+    std::vector<std::uint64_t> hashes;
+    const auto equal = [&](std::int64_t a, std::int64_t b) {
+        const std::int64_t count = X.stored(a, a + 1), p = X.indptr[a], q = X.indptr[b];
+        return count == X.stored(b, b + 1) && std::equal(X.indices + p, X.indices + p + count, X.indices + q) &&
+               std::equal(X.data + p, X.data + p + count, X.data + q);
+    };
+    for (std::int64_t s = 0; s < X.count; ++s) {
+        if (s % GRAIN == 0) poll.check();
+        if (s == SAMPLE && 4 * std::int64_t(hashes.size()) > 3 * SAMPLE) return -1;
+        std::uint64_t hash = FACTOR;
+        for (std::int64_t p = X.indptr[s]; p < X.indptr[s + 1]; ++p) {
+            hash = (hash ^ std::uint64_t(X.indices[p])) * FACTOR;
+            hash = (hash ^ (hash >> 32) ^ std::bit_cast<std::uint64_t>(double(X.data[p]) + 0.0)) * FACTOR;
+        }
+        std::uint64_t place = (hash ^ (hash >> 29)) & (size - 1);
+        while (table[place] >= 0 && !(hashes[table[place]] == hash && equal(first[table[place]], s)))
+            place = (place + 1) & (size - 1);
+        if (table[place] < 0) {
+            if (std::int64_t(hashes.size()) == most) return -1;
+            first[hashes.size()] = s;
+            table[place] = std::int64_t(hashes.size());
+            hashes.push_back(hash);
+        }
+        group[s] = table[place];
+    }
+    return std::int64_t(hashes.size());
 }
 
 // How many entries each index has: out_j, exact in float64.

@@ -31,6 +31,7 @@ template <class... Options>
 using In = nb::ndarray<nb::ro, nb::device::cpu, Options...>;
 using Vector = In<double, nb::ndim<1>, nb::c_contig>;
 using Index = In<std::int64_t, nb::ndim<1>, nb::c_contig>;
+using Places = nb::ndarray<std::int64_t, nb::ndim<1>, nb::device::cpu, nb::c_contig>;
 template <class... Options>
 using Any = nb::ndarray<nb::device::cpu, nb::c_contig, Options...>;
 template <class... Options>
@@ -194,6 +195,16 @@ public:
         nb::gil_scoped_release release;
         Poll poll;
         visit([&](const auto &X) { index_counts(X, out.data(), poll); });
+    }
+
+    // Fills the group of each slice, and the first slice of each group, if there are few groups; their number, or -1
+    std::int64_t equal_slices(const Places &group, const Places &first) const {
+        require("group", group.size(), design.slices->count);
+        std::int64_t count = 0;
+        nb::gil_scoped_release release;
+        Poll poll;
+        visit([&](const auto &X) { count = levelprox::equal_slices(X, first.size(), group.data(), first.data(), poll); });
+        return count;
     }
 
     // (data, indices, indptr) of some rows or columns, stored the same way
@@ -367,6 +378,11 @@ void bind_designs(nb::module_ &m) {
              "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` is the result of "
              "is_sorted.")
         .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
+        .def("equal_slices", &Sparse::equal_slices, "group"_a.noconvert(), "first"_a.noconvert(),
+             nb::sig("def equal_slices(self, group: " INT64_ARRAY ", first: " INT64_ARRAY ") -> int"),
+             "Number the slices that hold the same entries: the group of each slice, and the first slice of each group. "
+             "Return how many groups there are; -1 where `first` has no room for them, or where there are many among "
+             "the first slices.")
         .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(),
              "out_j = stored entries of column j of a CSR matrix.")
         .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "dense"_a, "out"_a.noconvert(),

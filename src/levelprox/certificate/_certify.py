@@ -18,10 +18,10 @@ import numpy as np
 
 from levelprox._typing import Vector
 from levelprox.certificate.null_model import NullFit, null_fit
-from levelprox.certificate.possible_gain import possible_gain
+from levelprox.certificate.possible_gain import features_of, possible_gain
 from levelprox.certificate.residual import Residual, best_subgradient, degenerate_distance
 from levelprox.exceptions import InvalidInputError, NumericalError
-from levelprox.objectives import LinearModel
+from levelprox.objectives import LinearModel, Objective
 from levelprox.problem import Problem
 
 _NO_RESIDUAL = 1e-13  # a KKT residual that no other subgradient need lower
@@ -204,13 +204,25 @@ def certify(
     if not (np.isfinite(psi) and np.all(np.isfinite(gradient))):
         raise NumericalError("the objective or its gradient is not finite at x")
     null = null or null_fit(problem)
-    psi = null.reported(problem.objective, point, psi)
+    part, coefficients = _over_support(problem, point)
+    psi = null.reported(part, coefficients, psi)
     deadline = time.monotonic() + seconds
     certificate, gradient, slopes = _first_order(problem, point, psi, gradient, null, hint, seconds)
     left = max(deadline - time.monotonic(), 0.0)
-    gain = possible_gain(problem, point, psi, gradient, certificate.multiplier, slopes, left)
+    gain = possible_gain(problem, point, psi, gradient, certificate.multiplier, slopes, left, part)
     error = problem.objective.gradient_error(point)
     return replace(certificate, possible_gain=gain, gradient_error=error)
+
+
+def _over_support(problem: Problem, x: Vector) -> tuple[Objective, Vector]:
+    """Return ψ over the nonzero and the unpenalized features of x, whose columns are copied once, and x there.
+
+    For other than linear models: ψ itself.
+    """
+    if not isinstance(problem.objective, LinearModel):
+        return problem.objective, x
+    features = features_of(problem, x)
+    return problem.objective.restrict(features), x[features]
 
 
 def _first_order(

@@ -34,7 +34,7 @@ import numpy as np
 
 from levelprox._typing import Features, Vector
 from levelprox.certificate.residual import LevelPart, pull
-from levelprox.objectives import Curved, LinearModel, MultinomialModel, OneVsRestModel
+from levelprox.objectives import Curved, LinearModel, MultinomialModel, Objective, OneVsRestModel
 from levelprox.problem import Problem
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -62,6 +62,7 @@ def possible_gain(
     y: float,
     slopes: Vector | None = None,
     seconds: float = math.inf,
+    part: Objective | None = None,
 ) -> float | None:
     """Return an upper bound of ψ(x) − ψ(x + d) over feasible moves d near x.
 
@@ -79,6 +80,8 @@ def possible_gain(
         Slopes of the samples that make the subgradient, where the loss has kinks.
     seconds : float
         Time left; what would take longer is not tried.
+    part : LinearModel, optional
+        ψ over the nonzero and the unpenalized features of x, where it is at hand.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def possible_gain(
         None where nothing is known of the curvature of ψ, nor of its infimum.
     """
     objective = problem.objective
-    rounding = _rounding(problem, x, psi)
+    rounding = _rounding(problem, x, psi, part)
     most = psi - objective.infimum + rounding
     bound = math.inf
     if isinstance(objective, LinearModel) and not objective.smooth:
@@ -94,15 +97,17 @@ def possible_gain(
             bound = _by_duality(problem, objective, x, psi, y, slopes) + rounding
     elif objective.curved and problem.g(x) < math.inf:
         with np.errstate(over="ignore", invalid="ignore"):  # in units beyond 1e±150 no bound is found
-            bound = _Model(problem, x, psi, gradient, y, time.monotonic() + seconds).bound() + rounding
+            bound = _Model(problem, x, psi, gradient, y, time.monotonic() + seconds, part).bound() + rounding
     least = most if math.isnan(bound) else min(most, bound)
     return max(least, 0.0) if math.isfinite(least) else None
 
 
-def _rounding(problem: Problem, x: Vector, psi: float) -> float:
+def _rounding(problem: Problem, x: Vector, psi: float, part: Objective | None) -> float:
     """Return the rounding error of ψ(x): that of margins counts with the slopes of their losses."""
     objective = problem.objective
-    if isinstance(objective, LinearModel):
+    if isinstance(part, LinearModel):
+        terms = _terms(part, x[features_of(problem, x)])
+    elif isinstance(objective, LinearModel):
         terms = _terms(objective, x)
     elif isinstance(objective, OneVsRestModel):
         by_class = x.reshape(-1, objective.n_outputs).T
@@ -115,6 +120,11 @@ def _rounding(problem: Problem, x: Vector, psi: float) -> float:
     return _ROUNDING * (abs(psi) + terms)
 
 
+def features_of(problem: Problem, x: Vector) -> Features:
+    """Return the nonzero and the unpenalized features of x."""
+    return np.union1d(problem.support(x), problem.unpenalized).astype(np.intp)
+
+
 def _terms(model: LinearModel, x: Vector) -> float:
     """Return the terms that margins are summed from, with the slopes of their losses."""
     slopes = np.abs(model.slope_of(model.margins(x)))
@@ -124,13 +134,22 @@ def _terms(model: LinearModel, x: Vector) -> float:
 class _Model:
     """The second-order model of the Lagrangian over the features that may move."""
 
-    def __init__(self, problem: Problem, x: Vector, psi: float, gradient: Vector, y: float, deadline: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        x: Vector,
+        psi: float,
+        gradient: Vector,
+        y: float,
+        deadline: float,
+        part: Objective | None = None,
+    ) -> None:
         self.objective = cast(Curved, problem.objective)
         scale = self.objective.feature_scale
         if scale is not None and np.any(np.isinf(scale.size)):  # the gradient of a column of zeros is rounding
             gradient = np.where(np.repeat(np.isinf(scale.size), problem.n_outputs), 0.0, gradient)
         self.problem, self.x, self.psi, self.gradient = problem, x, psi, gradient
-        self.y, self.deadline, self.speed = y, deadline, _WORK_PER_SECOND
+        self.y, self.deadline, self.speed, self.part = y, deadline, _WORK_PER_SECOND, part
         self.slack = max(problem.level - problem.g(x), 0.0)
         weights = np.ones(problem.n_features) if problem.weights is None else problem.weights
         # How much of the price a feature at zero has left before it moves; negative where it does already.
@@ -184,7 +203,8 @@ class _Model:
         direction = np.zeros(problem.dimension)
         direction[places] = -rho
         part = LevelPart(problem, self.x, F, direction)
-        objective = cast(Curved, self.objective.restrict(F))
+        at_hand = isinstance(self.part, LinearModel) and np.array_equal(F, features_of(problem, self.x))
+        objective = cast(Curved, self.part if at_hand else self.objective.restrict(F))
         margins = objective.margins(self.x[places])
         if not isinstance(objective, LinearModel):
             hessian = objective.hessian_of(margins, False)

@@ -194,9 +194,9 @@ def print_model(model: Any, more: list[tuple[str, object]]) -> None:
 def _print_features(model: Any) -> None:
     import numpy as np
 
-    from levelprox.report.fitted import by_size, feature_names, standardized
+    from levelprox.report.fitted import by_size, feature_name, standardized
 
-    coef, scaled, names = np.atleast_2d(model.coef_), standardized(model), feature_names(model)
+    coef, scaled = np.atleast_2d(model.coef_), standardized(model)
     order = by_size(model)
     shown = range(min(coef.shape[0], _MAX_CLASSES_SHOWN))
     heads = (
@@ -204,7 +204,9 @@ def _print_features(model: Any) -> None:
         if len(shown) == 1
         else ["feature", *(str(model.classes_[k]) for k in shown)]
     )
-    rows: list[list[object]] = [[names[j], *(float(coef[k, j]) for k in shown)] for j in order[:_MAX_FEATURES_SHOWN]]
+    rows: list[list[object]] = [
+        [feature_name(model, j), *(float(coef[k, j]) for k in shown)] for j in order[:_MAX_FEATURES_SHOWN]
+    ]
     intercept = np.atleast_1d(model.intercept_)
     if len(shown) == 1:
         rows = [[*row, float(scaled[0, j])] for row, j in zip(rows, order, strict=False)]

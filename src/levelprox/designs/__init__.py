@@ -31,6 +31,7 @@ from levelprox.designs.intercept import (
     unstandardised,
 )
 from levelprox.designs.moments import RunningMoments
+from levelprox.designs.repeated_rows import RepeatedRows, by_distinct_rows
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
 
@@ -40,11 +41,13 @@ __all__ = [
     "DenseDesign",
     "Design",
     "InterceptDesign",
+    "RepeatedRows",
     "RunningMoments",
     "ScaledDesign",
     "SelectedDesign",
     "SparseDesign",
     "as_design",
+    "by_distinct_rows",
     "is_dask",
     "is_on_device",
     "is_remote",

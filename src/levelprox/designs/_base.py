@@ -113,7 +113,10 @@ class Design(ABC):
         """Σ_j |X_ij x_j| of the terms that Xx is summed from, to which its rounding is proportional; of shape (n,)."""
         sizes, n = np.abs(vector("x", x, self.shape[1])), self.shape[0]
         used = np.flatnonzero(sizes).astype(np.int64, copy=False)
-        out, step = np.empty(n), max(1, _PIECE // max(used.size, 1))
+        step = max(1, _PIECE // max(used.size, 1))
+        if used.size == self.shape[1] and n <= step and self.base is None:
+            return self._absolute_matvec(sizes)
+        out = np.empty(n)
         for begin in range(0, n, step):
             end = min(n, begin + step)
             out[begin:end] = self._piece(used, begin, end)._absolute_matvec(sizes[used])

@@ -20,6 +20,7 @@ from levelprox.certificate import Certificate, assemble, certify, not_examined
 from levelprox.certificate.residual import degenerate_level, distance
 from levelprox.exceptions import BackendError, InvalidInputError, NumericalError, counted
 from levelprox.methods import Ending, Stop
+from levelprox.methods.last_part import LastPart
 from levelprox.methods.lcpp import surrogate_used
 from levelprox.methods.negligible import without_negligible
 from levelprox.objectives.user import Declared
@@ -145,6 +146,7 @@ class Conclusion:
             return self.result(status, self.ctx.message(ending), certificate)
         if status is Status.SOLVED:
             self._leave_out_negligible()
+        self.method.restricted = LastPart()  # the certificate reads the data themselves
         certificate, stopped = self._certificate()
         status = Status.INTERRUPTED if stopped or interrupted() else status
         if status not in (Status.INTERRUPTED, Status.TIME_LIMIT):

@@ -24,6 +24,7 @@ from levelprox.certificate.null_model import NullFit, null_fit_in_time
 from levelprox.exceptions import InfeasibleError, NumericalError
 from levelprox.methods import Context, Method, Progress, Stop
 from levelprox.methods.continuation import continued, convex_start
+from levelprox.methods.last_part import LastPart
 from levelprox.methods.lcpp import Constant, Levels, Linearise, without_level
 from levelprox.methods.level_ending import STALLED_STEPS, Conclusion, Phase, RunState, failure, failures_of_objective
 from levelprox.methods.nonsmooth_vertex import is_slow, kkt_vertex
@@ -89,6 +90,7 @@ class LevelMethod(Method[RunState]):
     def init(self, problem: Problem, ctx: Context) -> RunState:
         """Return the state at x0, or at the null fit."""
         self.problem, self.ctx, self.phase_s = problem, ctx, dict[str, float]()
+        self.restricted = LastPart()
         self.state: RunState | None = None  # the last one, for `progress`
         if self.x0 is not None and not problem.is_feasible(self.x0):
             raise InfeasibleError(
@@ -151,7 +153,14 @@ class LevelMethod(Method[RunState]):
         assert self.gamma is not None
         ctx = self.ctx
         return SolverOptions(
-            self.null, ctx.seconds_left, self.subsolver, self.gamma, self.surrogate, ctx.rng, self.working_set
+            self.null,
+            ctx.seconds_left,
+            self.subsolver,
+            self.gamma,
+            self.surrogate,
+            ctx.rng,
+            self.working_set,
+            restricted=self.restricted,
         )
 
     def note_phase(self, name: str) -> None:

@@ -130,7 +130,7 @@ class _Trial:
     @cached_property
     def _part(self) -> Objective:
         """ψ over the features of x and the unpenalized ones."""
-        return self.problem.objective.restrict(self._support)
+        return self.how.restricted(self.problem, self._support).objective
 
     def shortened(self, x: Vector) -> Shortened:
         """Return x with ψ and ∇ψ, where they are known, and the number of gradients."""

@@ -24,9 +24,10 @@ from levelprox._runtime import TimeLimitError, end_now
 from levelprox._typing import Features, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
 from levelprox.certificate.residual import distance
+from levelprox.methods.last_part import LastPart
 from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, majorise, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
-from levelprox.objectives import Curved, Objective
+from levelprox.objectives import Curved
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -57,21 +58,6 @@ class Tolerance:
     def __call__(self, y: float) -> float:
         """Return the residual at which to stop."""
         return max(self.least, self.offset - self.slope * y)
-
-
-class LastPart:
-    """The restriction to the last working set, whose columns of X are copied once."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Objective, bytes, Problem] | None = None
-
-    def __call__(self, problem: Problem, W: Features) -> Problem:
-        """Return the problem restricted to W; a restriction to another set is dropped before columns are copied."""
-        kept, features = self._kept, W.tobytes()
-        if kept is None or kept[0] is not problem.objective or kept[1] != features:
-            kept = self._kept = None
-            kept = self._kept = problem.objective, features, problem.restrict(W)
-        return kept[2].at_level(problem.level, problem.constraint)
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ class Model(Curved):
         """Return ψ(x/scale): as if the columns of the data were divided by `scale`, one number for each feature."""
         return self._with_design(scaled_by(self.design, scale), self.ridge and self.ridge.scaled(1 / scale))
 
-    def over(self, X: Matrix) -> Self:
+    def over(self, X: Any) -> Self:
         """Return the same samples with other columns, those of X; the ridge is that of the features."""
         return self._with_design(as_design(X), self.ridge)
 

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from levelprox import Function, LinearModel, Problem, _kernels, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.certificate.residual import Residual
 from levelprox.constraints import L1, MCP, SCAD, Exp
+from levelprox.designs import SparseDesign
 from tests.support.registries import CONSTRAINTS
 
 
@@ -272,3 +274,20 @@ def test_the_certificate_prints_and_serialises():
     for word in ("KKT residual", "loss", "constraint", "multiplier", "stationarity", "degenerate"):
         assert word in text
     assert json.loads(json.dumps(certificate.as_dict()))["kkt"] == certificate.kkt
+
+
+def test_columns_of_the_support_are_copied_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((800, 60), density=0.2, rng=rng, format="csr")
+    b = np.sign(X[:, [0, 1, 2]].sum(axis=1) + rng.logistic(size=800))
+    problem = Problem(LinearModel(X, b, "logistic"), MCP.from_threshold(0.5), 3.5)
+    x = solve(problem, start="direct").x
+    null = null_fit(problem)
+    calls = []
+    for name in ("_columns", "matvec", "_piece"):
+        method = getattr(SparseDesign, name)
+        count = lambda self, *a, name=name, method=method: calls.append((name, self.shape[1])) or method(self, *a)  # noqa: E731
+        monkeypatch.setattr(SparseDesign, name, count)
+    assert certify(problem, x, null).possible_gain < 1e-6
+    of_all = [name for name, d in calls if d == 60]
+    assert of_all == ["_columns"]  # besides ψ and its gradient, in a kernel

@@ -14,7 +14,9 @@ import scipy.sparse
 from levelprox import LinearModel, MultinomialModel, Problem, Status, _kernels, certify, solve
 from levelprox.certificate.null_model import null_fit
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
+from levelprox.designs import SparseDesign
 from levelprox.exceptions import ConvergenceWarning, InvalidInputError
+from levelprox.methods.last_part import LastPart
 from levelprox.methods.lcpp import majorise
 from levelprox.methods.restricted import INSIDE, SolverOptions
 from levelprox.methods.subsolvers import Nesterov, Newton, Spectral
@@ -472,3 +474,19 @@ def test_the_columns_of_a_working_set_are_copied_once(monkeypatch):
     assert again.at.margins == pytest.approx(products(problem.objective, again.at.x), abs=1e-12)
     how.restricted(problem, W[:5])
     assert views == [12, 5]
+
+
+def test_columns_of_fewer_features_are_copied_from_the_last_copy(monkeypatch):
+    X = scipy.sparse.random_array((500, 40), density=0.3, rng=np.random.default_rng(0), format="csr")
+    problem = Problem(LinearModel(X, np.sign(X[:, [3]].toarray().ravel() - 0.1)), L1(), 1.0)
+    read, columns = [], SparseDesign._columns
+    monkeypatch.setattr(SparseDesign, "_columns", lambda self, W: read.append(self.shape[1]) or columns(self, W))
+    part = LastPart()
+    x = np.random.default_rng(1).standard_normal(5)
+    first = part(problem, np.arange(0, 40, 2))
+    fewer = part(problem, np.arange(2, 12, 2))
+    assert read == [40, 20] and first.n_features == 20
+    part(problem, np.arange(1, 12, 2))  # others: from X
+    assert read == [40, 20, 40]
+    again = problem.restrict(np.arange(2, 12, 2))
+    assert fewer.objective.value_and_gradient(x)[0] == again.objective.value_and_gradient(x)[0]
