@@ -61,8 +61,8 @@ bool ascends(const I *first, const I *last) {
     return ascends;
 }
 
-// Does a slice name the same index twice? Where indices do not ascend: by the last slice that named each of them, or, if
-// there are more indices than entries, sorted.
+// Does a slice name the same index twice? Where indices do not ascend: by the last slice that named each of them, or,
+// if there are more indices than entries, sorted.
 template <class T, class I>
 bool has_duplicates(const SparseSlices<T, I> &X, Poll &poll) {
     std::atomic<bool> found = false;  // only ever set, as other tasks may have set it

@@ -203,7 +203,8 @@ public:
         std::int64_t count = 0;
         nb::gil_scoped_release release;
         Poll poll;
-        visit([&](const auto &X) { count = levelprox::equal_slices(X, first.size(), group.data(), first.data(), poll); });
+        visit(
+            [&](const auto &X) { count = levelprox::equal_slices(X, first.size(), group.data(), first.data(), poll); });
         return count;
     }
 
@@ -378,11 +379,12 @@ void bind_designs(nb::module_ &m) {
              "(data, indices, indptr) of the chosen columns of rows begin..end, as CSR; `sorted` is the result of "
              "is_sorted.")
         .def("is_sorted", &Sparse::is_sorted, "Whether indices ascend in every row (of CSR) or column.")
-        .def("equal_slices", &Sparse::equal_slices, "group"_a.noconvert(), "first"_a.noconvert(),
-             nb::sig("def equal_slices(self, group: " INT64_ARRAY ", first: " INT64_ARRAY ") -> int"),
-             "Number the slices that hold the same entries: the group of each slice, and the first slice of each group. "
-             "Return how many groups there are; -1 where `first` has no room for them, or where there are many among "
-             "the first slices.")
+        .def(
+            "equal_slices", &Sparse::equal_slices, "group"_a.noconvert(), "first"_a.noconvert(),
+            nb::sig("def equal_slices(self, group: " INT64_ARRAY ", first: " INT64_ARRAY ") -> int"),
+            "Number the slices that hold the same entries: the group of each slice, and the first slice of each group. "
+            "Return how many groups there are; -1 where `first` has no room for them, or where there are many among "
+            "the first slices.")
         .def("column_counts", &Sparse::column_counts, "out"_a.noconvert(),
              "out_j = stored entries of column j of a CSR matrix.")
         .def("gram", &Sparse::gram, "weight"_a.noconvert(), "known"_a, "dense"_a, "out"_a.noconvert(),

@@ -31,7 +31,7 @@ from levelprox.designs.intercept import (
     unstandardised,
 )
 from levelprox.designs.moments import RunningMoments
-from levelprox.designs.repeated_rows import RepeatedRows, by_distinct_rows
+from levelprox.designs.repeated_rows import RepeatedRows
 from levelprox.designs.scaled import ScaledDesign
 from levelprox.designs.sparse import SparseDesign
 
@@ -47,7 +47,6 @@ __all__ = [
     "SelectedDesign",
     "SparseDesign",
     "as_design",
-    "by_distinct_rows",
     "is_dask",
     "is_on_device",
     "is_remote",

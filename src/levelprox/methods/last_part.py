@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from levelprox._typing import Features
-from levelprox.designs import by_distinct_rows
+from levelprox.designs.repeated_rows import by_distinct_rows
 from levelprox.objectives import LinearModel, Model, Objective
 from levelprox.problem import Problem
 

@@ -10,7 +10,8 @@ import scipy.sparse
 
 from levelprox import LinearModel, Problem, solve
 from levelprox.constraints import MCP
-from levelprox.designs import InterceptDesign, RepeatedRows, ScaledDesign, SelectedDesign, as_design, by_distinct_rows
+from levelprox.designs import InterceptDesign, RepeatedRows, ScaledDesign, SelectedDesign, as_design
+from levelprox.designs.repeated_rows import by_distinct_rows
 from levelprox.designs.sparse import SparseDesign
 
 
