@@ -106,20 +106,24 @@ std::unique_ptr<SwapExamination::LeftOut> SwapExamination::left_out(std::int64_t
         LeftOut{above, AdditionBounds(fits_, rows_, place, fit, ridge, SPARE_SHARE * above)});
 }
 
+SwapExamination::LeftOut *SwapExamination::without(std::int64_t i, Poll &poll) {
+    const auto at = std::size_t(i);
+    if (has_bounds_ && !tried_[at]) {
+        tried_[at] = 1;
+        ++fits_without_;
+        left_out_[at] = left_out(i, poll);
+    }
+    return left_out_[at].get();
+}
+
 // The columns of S for which no bound shows that a newcomer in their place does not lower psi.
 std::vector<std::int64_t> SwapExamination::not_shown(const Column &newcomer, const std::vector<std::int64_t> &leaving,
-                                                     ExaminedSwaps &found, Poll &poll) {
-    if (!has_bounds_ || !AdditionBounds::exist_for(newcomer)) return leaving;
+                                                     Poll &poll) {
+    if (!AdditionBounds::exist_for(newcomer)) return leaving;
     std::vector<std::int64_t> left;
     for (const std::int64_t i : leaving) {
-        const auto at = std::size_t(i);
-        if (!tried_[at]) {
-            tried_[at] = 1;
-            ++found.n_refits;
-            left_out_[at] = left_out(i, poll);
-        }
-        LeftOut *const without = left_out_[at].get();
-        if (!without || !without->bounds.gains_at_most(newcomer, without->above)) left.push_back(i);
+        LeftOut *const fit = without(i, poll);
+        if (!fit || !fit->bounds.gains_at_most(newcomer, fit->above)) left.push_back(i);
     }
     return left;
 }
@@ -133,6 +137,7 @@ ExaminedSwaps SwapExamination::examine(const SwapColumns &newcomers,
     const SwapSettings &settings = settings_;
     const double threshold = settings.threshold;
     ExaminedSwaps found;
+    const std::int64_t fits_before = fits_without_;
     SwapColumns larger = inside;
     larger.columns.push_back({});
     larger.magnitude.push_back(0.0);
@@ -179,12 +184,12 @@ ExaminedSwaps SwapExamination::examine(const SwapColumns &newcomers,
         found.newcomer = std::int64_t(j);
         if (found.n_refits >= most_refits) {
             found.end = SwapEnd::refits;
-            return found;
+            break;
         }
         larger.columns.back() = newcomers.columns[j];
         larger.magnitude.back() = newcomers.magnitude[j];
         if (!inside.ridge.empty()) larger.ridge.back() = newcomers.ridge[j];
-        const std::vector<std::int64_t> left = not_shown(newcomers.columns[j], leaving[j], found, poll);
+        const std::vector<std::int64_t> left = not_shown(newcomers.columns[j], leaving[j], poll);
         const auto shown = std::int64_t(leaving[j].size() - left.size());
         if (left.empty()) {
             found.shown += shown;
@@ -197,6 +202,7 @@ ExaminedSwaps SwapExamination::examine(const SwapColumns &newcomers,
         if (found.end == SwapEnd::examined) found.shown += shown;
         else found.n_refits = before;
     }
+    found.n_refits += fits_without_ - fits_before;
     return found;
 }
 

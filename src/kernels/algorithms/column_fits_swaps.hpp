@@ -49,13 +49,14 @@ public:
                           std::int64_t most_refits, Poll &poll);
 
 private:
+    // The fit without a column of S, where it says anything of newcomers.
     struct LeftOut {
-        double above;  // by how much the fit is above psi(S) at least
+        double above;  // by how much it is above psi(S) at least
         AdditionBounds bounds;
     };
-    std::vector<std::int64_t> not_shown(const Column &newcomer, const std::vector<std::int64_t> &leaving,
-                                        ExaminedSwaps &found, Poll &poll);
+    LeftOut *without(std::int64_t i, Poll &poll);
     std::unique_ptr<LeftOut> left_out(std::int64_t i, Poll &poll) const;
+    std::vector<std::int64_t> not_shown(const Column &newcomer, const std::vector<std::int64_t> &leaving, Poll &poll);
 
     const ColumnFits &fits_;
     const SwapColumns &inside_;
@@ -63,8 +64,9 @@ private:
     const SwapSettings settings_;
     bool has_bounds_;
     ColumnRows rows_;
-    std::vector<std::unique_ptr<LeftOut>> left_out_;  // null where there is none
-    std::vector<char> tried_;                         // for which of them
+    std::vector<std::unique_ptr<LeftOut>> left_out_;
+    std::vector<char> tried_;  // which of them
+    std::int64_t fits_without_ = 0;
 };
 
 struct BestAddition {

@@ -34,9 +34,6 @@ _SAMPLED_FEATURES = 8  # of a large fit, whose bounds are tried first
 _PROMISING_SHARE = 0.1  # of what leaving out costs: by how much an estimate may be off
 
 
-_Added = tuple[Addition, int, int]  # the best one, how many newcomers were tried, and how many refitted
-
-
 class SwapsLeft:
     """Swaps that no bound rules out, by newcomers: those with the largest estimated gains first.
 
@@ -196,31 +193,35 @@ class SwapSearch(SetFits):
         while place < left.newcomers.size and n_refits < most:
             self.monitor.done = place / left.newcomers.size
             together = left.listed(place, place + count)
-            examined, more, refits = self._by_kernel(fit, together, most - n_refits)
+            examined, more, refits, leaves = self._by_kernel(fit, together, most - n_refits)
             count = _next_count(count, refits)
             shown, n_refits, place = shown + more, n_refits + refits, place + examined
             if examined < len(together) and n_refits < most:  # the next lowers ψ, or takes more than the kernel
-                more, refits, better = self._with_newcomer(fit, *together[examined], most - n_refits)
+                j, leaving = together[examined]
+                better = self._swapped(fit, int(fit.features[leaves]), j) if leaves >= 0 else None
+                if better is None:
+                    more, refits, better = self._with_newcomer(fit, j, leaving, most - n_refits)
                 if better is not None:
                     return 0, better
                 shown, n_refits, place = shown + more, n_refits + refits, place + 1
         return max(shown, self._ruled_out(fit, estimates)) if late else shown, None
 
-    def _by_kernel(self, fit: Fit, newcomers: list[tuple[int, list[int]]], most: float) -> tuple[int, int, int]:
+    def _by_kernel(self, fit: Fit, newcomers: list[tuple[int, list[int]]], most: float) -> tuple[int, int, int, int]:
         """Examine newcomers by compiled refits, until one lowers ψ, or a refit fails.
 
-        Return how many newcomers were examined, how many swaps do not lower ψ, and the number of refits.
+        Return how many newcomers were examined, how many swaps do not lower ψ, the number of refits, and the place of
+        the feature for which the next newcomer lowers ψ, or −1.
         """
         features = np.array([j for j, _ in newcomers], np.intp)
         if not self.is_convex or not self.refits.has_kernel(np.append(fit.features, features)):
-            return 0, 0, 0
+            return 0, 0, 0, -1
         self.check_time()
         columns, leaving = self._kernel_columns(features), [places for _, places in newcomers]
         found = self._examination_of(fit).examine(columns, leaving, int(min(most, _MOST_REFITS)))
-        end, last, _, shown, n_refits = found
+        end, last, leaves, shown, n_refits = found
         self.n_refits += n_refits
         self.monitor.n_refits = self.n_refits
-        return len(newcomers) if end is SwapEnd.EXAMINED else last, shown, n_refits
+        return len(newcomers) if end is SwapEnd.EXAMINED else last, shown, n_refits, leaves
 
     def _examination_of(self, fit: Fit) -> SwapExamination:
         """Return the compiled examination of the swaps of a fit; that of the last fit is kept."""
@@ -373,21 +374,21 @@ class SwapSearch(SetFits):
             place += tried
         return best.feature
 
-    def _added(self, fit: Fit, newcomers: Features, bound: Vector, best: Addition, most: float) -> _Added:
+    def _added(self, fit: Fit, some: Features, bound: Vector, best: Addition, most: float) -> tuple[Addition, int, int]:
         """Return the best of an addition and of newcomers, how many of these were tried, and how many refitted."""
         failed, tried, n_refits, shown, place, gain = True, 0, 0, 0, -1, best.gain
-        if self.is_convex and self.refits.has_kernel(np.append(fit.features, newcomers)):
+        if self.is_convex and self.refits.has_kernel(np.append(fit.features, some)):
             self.check_time()
-            inside, others = self._kernel_columns(fit.features), self._kernel_columns(newcomers)
+            inside, others = self._kernel_columns(fit.features), self._kernel_columns(some)
             figures = *self._figures_of(fit), int(min(most, _MOST_REFITS))
             failed, tried, n_refits, shown, place, gain = self.refits.compiled[0].best_addition(
-                inside, fit.x.tolist(), others, bound[newcomers].tolist(), best.gain, *figures
+                inside, fit.x.tolist(), others, bound[some].tolist(), best.gain, *figures
             )
             self.n_refits += n_refits
-        best = replace(best, gain=gain, feature=best.feature if place < 0 else int(newcomers[place]), examined=shown)
+        best = replace(best, gain=gain, feature=best.feature if place < 0 else int(some[place]), examined=shown)
         if not failed:
             return best, tried, n_refits
-        least, j = max(best.gain, self.threshold(fit)), int(newcomers[tried])
+        least, j = max(best.gain, self.threshold(fit)), int(some[tried])
         larger = self.fitted_below(fit.psi - least, np.union1d(fit.features, [j]).astype(np.intp), fit)
         if larger is None:  # its dual bound shows that it gains no more
             return replace(best, examined=shown + 1), tried + 1, n_refits + 1
