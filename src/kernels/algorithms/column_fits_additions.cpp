@@ -12,11 +12,12 @@ constexpr double INFINITE = std::numeric_limits<double>::infinity();
 constexpr double EPSILON = std::numeric_limits<double>::epsilon();
 constexpr double TAIL = 1e-2;  // p of a sample without much loss, at most
 constexpr double LEAST_TAIL = 0x1p-100;
-constexpr double LEAST_PIVOT = 1e-9;   // of a diagonal of 1: less has too large errors
-constexpr double ROUNDING = 1 + 1e-9;  // of a sum of divergences
-constexpr double ERRORS = 64;          // times the rounding of a sum
-constexpr int TILTS = 12;              // Newton steps along one column
-constexpr int ROUNDS = 4;              // steps for all others
+constexpr double LEAST_PIVOT = 1e-9;     // of a diagonal of 1: less has too large errors
+constexpr double ROUNDING = 1 + 1e-9;    // of a sum of divergences
+constexpr double ERRORS = 64;            // times the rounding of a sum
+constexpr int TILTS = 12;                // Newton steps along one column
+constexpr std::size_t MOST_DROPPED = 4;  // columns
+constexpr int ROUNDS = 4;                // steps for all others
 
 }  // namespace
 
@@ -66,6 +67,7 @@ AdditionBounds::AdditionBounds(const ColumnFits &fits, const ColumnRows &rows, c
     list_rows(rows);
     differentiate();
     free_bend_ = bend_;
+    is_dropped_.assign(n, 0);
 }
 
 // Sets p = 0 where q = 0 is fixed.
@@ -105,6 +107,7 @@ void AdditionBounds::choose_columns(const ColumnRows &rows, const std::vector<st
 
 void AdditionBounds::list_rows(const ColumnRows &rows) {
     rows_.begin.assign(1, 0);
+    samples_.resize(m_);
     if (rows.constant >= 0 && place_[std::size_t(rows.constant)] >= 0) {
         rows_.constant = place_[std::size_t(rows.constant)];
         rows_.constant_value = rows.constant_value;
@@ -113,6 +116,7 @@ void AdditionBounds::list_rows(const ColumnRows &rows) {
         for (std::int64_t e = rows.begin[i]; p_[i] > 0 && e < rows.begin[i + 1]; ++e) {
             const std::int64_t j = place_[std::size_t(rows.column[std::size_t(e)])];
             if (j < 0) continue;
+            samples_[std::size_t(j)].push_back(std::int64_t(i));
             rows_.column.push_back(std::int32_t(j));
             rows_.value.push_back(rows.value[std::size_t(e)]);
         }
@@ -157,7 +161,7 @@ bool AdditionBounds::make_orthogonal(const Column &newcomer) {
     double positive = 0, negative = 0;
     for (std::int64_t e = 0; e < newcomer.count; ++e) {
         const std::int64_t i = newcomer.rows[e];
-        if (!(p_[std::size_t(i)] > 0) || newcomer.values[e] == 0) continue;
+        if (!(p_[std::size_t(i)] > 0) || newcomer.values[e] == 0 || is_dropped_[std::size_t(i)]) continue;
         const double x = fits_.target(i) * newcomer.values[e], sum = fits_.share(i) * x * p_[std::size_t(i)];
         (x > 0 ? positive : negative) += std::abs(sum);
         entries_.push_back({i, x, p_[std::size_t(i)]});
@@ -216,7 +220,13 @@ bool AdditionBounds::find_step() {
     step_ = left_;
     for (std::size_t j = 0; j < m_; ++j) {
         double *own = &factor_[j * m_];
-        const double before = hessian_[j * m_ + j];
+        if (dropped_[j]) {
+            std::fill(own, own + j, 0.0);
+            for (std::size_t k = j + 1; k < m_; ++k) factor_[k * m_ + j] = 0;
+            own[j] = 1;
+            step_[j] = 0;
+        }
+        const double before = dropped_[j] ? 0.0 : hessian_[j * m_ + j];
         for (std::size_t k = 0; k <= j; ++k) {
             const double *other = &factor_[k * m_];
             double sum = own[k];
@@ -224,7 +234,10 @@ bool AdditionBounds::find_step() {
             if (k < j) {
                 own[k] = sum / other[k];
             } else {
-                if (!(sum > LEAST_PIVOT * before)) return false;
+                if (!(sum > LEAST_PIVOT * before)) {
+                    dependent_ = std::int64_t(j);
+                    return false;
+                }
                 own[j] = std::sqrt(sum);
             }
         }
@@ -269,6 +282,7 @@ bool AdditionBounds::plain_samples_stay_inside(double &largest) const {
 double AdditionBounds::error_of_step() const {
     double error = 0;
     for (std::size_t j = 0; j < m_; ++j) {
+        if (dropped_[j]) continue;
         double rest = left_[j], size = size_[j] + std::abs(left_[j]);
         for (std::size_t l = 0; l < m_; ++l) {
             const double term = curvature_[std::max(j, l) * m_ + std::min(j, l)] * step_[l];
@@ -300,20 +314,41 @@ double AdditionBounds::correction(double most) {
     return INFINITE;
 }
 
-bool AdditionBounds::gains_at_most(const Column &newcomer, double most) {
-    if (!usable_ || !(most > 0) || !make_orthogonal(newcomer)) return false;
+// Whether the divergence of one q is at most so much.
+bool AdditionBounds::bounds_divergence(const Column &newcomer, double most) {
+    for (const std::int64_t i : moved_) free_bend_[std::size_t(i)] = bend_[std::size_t(i)];
+    moved_.clear();
     left_ = residual_;
     curvature_ = hessian_;
-    moved_.clear();
     gap_ = fixed_;
-    bool shown = true;
-    for (const Entry &entry : entries_) shown = shown && move(entry.sample, entry.q) && gap_ <= most;
-    if (shown) {
-        const double others = correction(most);  // first: it moves further samples
-        shown = (gap_ + others) * ROUNDING <= most;
+    dependent_ = -1;
+    for (const std::size_t j : dropped_columns_)
+        for (const std::int64_t i : samples_[j]) {
+            if (is_dropped_[std::size_t(i)]) continue;
+            is_dropped_[std::size_t(i)] = 1;
+            if (!move(i, 0.0)) return false;
+        }
+    if (!(gap_ <= most) || !make_orthogonal(newcomer)) return false;
+    for (const Entry &entry : entries_)
+        if (!move(entry.sample, entry.q) || !(gap_ <= most)) return false;
+    const double others = correction(most);  // before the sum: it moves further samples
+    return (gap_ + others) * ROUNDING <= most;
+}
+
+bool AdditionBounds::gains_at_most(const Column &newcomer, double most) {
+    if (!usable_ || !(most > 0)) return false;
+    dropped_.assign(m_, 0);
+    dropped_columns_.clear();
+    while (true) {
+        const bool shown = bounds_divergence(newcomer, most);
+        for (const std::size_t j : dropped_columns_)
+            for (const std::int64_t i : samples_[j]) is_dropped_[std::size_t(i)] = 0;
+        if (shown || dependent_ < 0 || dropped_columns_.size() == MOST_DROPPED) return shown;
+        const auto j = std::size_t(dependent_);
+        if (ridge_[j] > 0) return false;
+        dropped_[j] = 1;
+        dropped_columns_.push_back(j);
     }
-    for (const std::int64_t i : moved_) free_bend_[std::size_t(i)] = bend_[std::size_t(i)];
-    return shown;
 }
 
 }  // namespace levelprox

@@ -12,6 +12,7 @@
 //   these again. Where it leaves [0, 1], q is at the end of it, and the step is computed again without these samples.
 //
 // Samples without much loss have q = 0 from the beginning: columns with entries in such samples alone need no step.
+// Where a column has next to no curvature in samples whose q is free, q = 0 in all of its samples.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -59,6 +60,7 @@ private:
     double divergence(std::int64_t i, double q) const;
     bool move(std::int64_t i, double q);
     bool find_step();
+    bool bounds_divergence(const Column &newcomer, double most);
     bool move_outside(const std::vector<std::int64_t> &samples, double &largest, bool &inside);
     bool plain_samples_stay_inside(double &largest) const;
     double error_of_step() const;
@@ -68,9 +70,10 @@ private:
     std::vector<std::int64_t> place_;  // of each column in a step; -1 where it needs none
     std::size_t m_ = 0;                // columns that need one
     bool usable_ = true;
-    std::vector<double> p_, rest_, bend_;       // of each sample: p, 1 - p, and s p (1 - p); p = 0 where q is fixed
-    ColumnRows rows_;                           // of the columns in a step, of samples with p > 0
-    std::vector<std::int64_t> plain_, others_;  // samples with the constant column alone, and others
+    std::vector<double> p_, rest_, bend_;  // of each sample: p, 1 - p, and s p (1 - p); p = 0 where q is fixed
+    ColumnRows rows_;                      // of the columns in a step, of samples with p > 0
+    std::vector<std::vector<std::int64_t>> samples_;       // of each column in a step
+    std::vector<std::int64_t> plain_, others_;             // samples with the constant column alone, and others
     double plain_p_[2] = {0, 0}, plain_rest_[2] = {0, 0};  // the largest of either class
     std::vector<double> x_, size_, ridge_;                 // of the columns in a step
     std::vector<double> residual_, hessian_;               // over all samples
@@ -81,6 +84,9 @@ private:
     double gap_ = 0, error_ = 0;  // divergence of the samples that were moved, and its error
     std::vector<double> left_, curvature_, factor_, step_, free_bend_;
     std::vector<std::int64_t> moved_;
+    std::vector<char> dropped_, is_dropped_;  // columns with q = 0 in all of their samples, and these samples
+    std::vector<std::size_t> dropped_columns_;
+    std::int64_t dependent_ = -1;  // a column that leaves no step
 };
 
 }  // namespace levelprox
