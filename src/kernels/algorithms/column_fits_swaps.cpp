@@ -13,8 +13,9 @@ constexpr double INFINITE = std::numeric_limits<double>::infinity();
 constexpr double ROUNDING = 0x1p-46;                          // of a figure that comes from well-conditioned columns
 constexpr double UNRELIABLE = 1e-4;                           // relative error from which on there is no bound
 constexpr double SPARE_SHARE = 1e-3;                          // of what leaving a column out costs
-constexpr std::int64_t MOST_NUMBERS = std::int64_t(1) << 23;  // of bounds for all columns of a fit
-constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};   // of the longest step: shorter ones change margins less
+constexpr std::int64_t MOST_NUMBERS = std::int64_t(1) << 23;  // in bounds at fits without each column
+constexpr std::int64_t NUMBERS_PER_SAMPLE = 5;
+constexpr double FRACTIONS[] = {1.0, 0.75, 0.5, 0.25, 0.1};  // of the longest step: shorter ones change margins less
 
 // The inverse of a positive definite matrix, by its Cholesky factor; empty where it is not.
 std::vector<double> inverse_of(std::size_t m, std::vector<double> H) {
@@ -84,10 +85,12 @@ std::vector<double> least_costs(const std::vector<double> &x, const std::vector<
 
 SwapExamination::SwapExamination(const ColumnFits &fits, const SwapColumns &inside, const std::vector<double> &x,
                                  const SwapSettings &settings)
-    : fits_(fits), inside_(inside), x_(x), settings_(settings),
-      has_bounds_(AdditionBounds::exist_for(fits) && fits.rows() * std::int64_t(x.size()) <= MOST_NUMBERS),
-      rows_(has_bounds_ ? ColumnRows(fits.rows(), inside.columns) : ColumnRows()), left_out_(x.size()),
-      tried_(x.size(), 0) {}
+    : fits_(fits), inside_(inside), x_(x), settings_(settings), left_out_(x.size()), tried_(x.size(), 0) {
+    std::int64_t numbers = NUMBERS_PER_SAMPLE * fits.rows();
+    for (const Column &column : inside.columns) numbers += column.count;
+    has_bounds_ = AdditionBounds::exist_for(fits) && numbers * std::int64_t(x.size()) <= MOST_NUMBERS;
+    if (has_bounds_) rows_ = ColumnRows(fits.rows(), inside.columns);
+}
 
 std::unique_ptr<SwapExamination::LeftOut> SwapExamination::left_out(std::int64_t i, Poll &poll) const {
     Columns others = inside_.columns;

@@ -62,7 +62,7 @@ private:
     const SwapColumns &inside_;
     const std::vector<double> &x_;
     const SwapSettings settings_;
-    bool has_bounds_;
+    bool has_bounds_ = false;
     ColumnRows rows_;
     std::vector<std::unique_ptr<LeftOut>> left_out_;
     std::vector<char> tried_;  // which of them

@@ -81,6 +81,10 @@ class DenseDesign(Design):
             return SparseDesign.from_scipy(scipy.sparse.csr_array(self.array))
         return DenseDesign(np.ascontiguousarray(self.array))
 
+    def each_column(self) -> Iterator[Vector]:
+        """Yield the columns, of shape (n,), one after another."""
+        return (column.astype(np.float64) for column in self.array.T)
+
     def row_blocks(self) -> Iterator[tuple[slice, Design]]:
         """Return X in blocks of rows that stay in cache between two uses; itself where it has none."""
         step = self._cached_rows()

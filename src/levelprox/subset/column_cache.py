@@ -17,7 +17,7 @@ import numpy as np
 import levelprox._kernels as _kernels
 from levelprox._typing import Features, Index, Matrix, Vector
 from levelprox.certificate.null_model import NullFit
-from levelprox.designs import SparseDesign
+from levelprox.designs import DenseDesign, SparseDesign
 from levelprox.objectives import LinearModel, Model
 from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem
@@ -187,7 +187,8 @@ def is_near(old: Vector, new: Vector, change: float) -> bool:
 def _products(objective: Model, features: Features) -> Iterator[Vector]:
     """Yield how margins of the samples move with each coordinate; one product serves all coordinates of a feature."""
     part, units = objective.design.view(features), _units(features.size)
-    for column in part.each_column() if isinstance(part, SparseDesign) else map(part.matvec, units):
+    columns = part.each_column() if isinstance(part, SparseDesign | DenseDesign) else map(part.matvec, units)
+    for column in columns:
         if not isinstance(objective, ByClass):
             yield column
             continue

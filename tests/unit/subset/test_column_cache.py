@@ -1,10 +1,13 @@
-"""Columns of the Hessian that are kept between fits."""
+"""Columns of X and of the Hessian that are kept between fits."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from levelprox.subset.column_cache import HessianColumns, is_near
+from levelprox import LinearModel
+from levelprox.designs import DenseDesign
+from levelprox.subset.column_cache import Columns, HessianColumns, is_near
 
 
 def _compute(calls):
@@ -42,3 +45,16 @@ def test_curvatures_are_compared_by_their_sum():
     assert is_near(np.ones(4), np.ones(4), 0.0)
     assert not is_near(np.ones(4), np.array([1.0, 1.0, 1.0, 1.5]), 0.1)
     assert is_near(np.ones(4), np.array([1.0, 1.0, 1.0, 1.5]), 0.2)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_of_dense_data_are_read_without_products(order, dtype, monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(0)
+    X = np.asarray(rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.5), dtype=dtype, order=order)
+    objective = LinearModel(X, rng.standard_normal(30), fit_intercept=True)
+    monkeypatch.setattr(DenseDesign, "matvec", None)
+    for j, column in enumerate(Columns(objective)(np.arange(8))):
+        dense = column.dense(30)
+        assert dense.dtype == np.float64 and dense.flags.c_contiguous
+        np.testing.assert_array_equal(dense, X[:, j].astype(np.float64))
