@@ -10,6 +10,7 @@
 
 #include "algorithms/column_fits.hpp"
 #include "algorithms/column_fits_swaps.hpp"
+#include "algorithms/swap_gains.hpp"
 #include "bindings/module.hpp"
 #include "bindings/subproblem.hpp"
 
@@ -189,6 +190,41 @@ void bind_column_fits(nb::module_ &m) {
             "Examine newcomers one after another, each in place of some columns of the fit. Return how that ended, the "
             "last newcomer, the column that leaves where psi is lower, how many swaps are shown not to lower psi, and "
             "the number of refits.");
+    m.def(
+        "bound_gains",
+        [](std::int64_t leaving, double x, In across, In inside, Margins B, In gradient, In left, In magnitude,
+           In error, double concordance, double psi, double gap, Rows newcomers) {
+            const std::size_t d = B.shape(0), size = B.shape(1), count = newcomers.shape(0);
+            const bool fits = gradient.shape(0) == d && left.shape(0) == d && magnitude.shape(0) == d &&
+                              error.shape(0) == d && across.shape(0) == size && inside.shape(0) == size;
+            require(fits && leaving >= 0 && std::size_t(leaving) < size, "the parts do not fit");
+            for (std::size_t k = 0; k < count; ++k)
+                require(newcomers.data()[k] >= 0 && std::size_t(newcomers.data()[k]) < d, "there is no such newcomer");
+            std::vector<double> bound(count);
+            {
+                const SwapGains swap{std::int64_t(size),
+                                     leaving,
+                                     x,
+                                     across.data(),
+                                     inside.data(),
+                                     B.data(),
+                                     gradient.data(),
+                                     left.data(),
+                                     magnitude.data(),
+                                     error.data(),
+                                     concordance,
+                                     psi,
+                                     gap};
+                Poll poll;
+                nb::gil_scoped_release release;
+                bound_gains(swap, std::int64_t(count), newcomers.data(), bound.data(), poll);
+            }
+            return to_numpy(std::move(bound));
+        },
+        "leaving"_a, "x"_a, "across"_a.noconvert(), "inside"_a.noconvert(), "B"_a.noconvert(), "gradient"_a.noconvert(),
+        "left"_a.noconvert(), "magnitude"_a.noconvert(), "error"_a.noconvert(), "concordance"_a, "psi"_a, "gap"_a,
+        "newcomers"_a.noconvert(),
+        "Return what swapping feature `leaving` of an exact fit for each newcomer gains at most; inf: no bound.");
     m.def(
         "least_costs",
         [](const std::vector<double> &x, Margins hessian, const std::vector<double> &magnitude, double concordance) {

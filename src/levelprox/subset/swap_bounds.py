@@ -26,12 +26,13 @@ With near-equal columns in S, K and B come from an orthonormal basis of S instea
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 import levelprox._kernels as _kernels
-from levelprox._typing import Mask, Matrix, Vector
+from levelprox._typing import Features, Mask, Matrix, Vector
 from levelprox.objectives import Curved, LinearModel, Model, OneVsRestModel
 from levelprox.problem import FeatureProblem
 from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
@@ -47,7 +48,6 @@ _ROUNDING = 2.0**-46  # of a figure that comes from well-conditioned columns
 _UNRELIABLE_ERROR = 1e-4  # relative error from which on there is no bound
 _LEAST_LENGTH = 2.0**-480  # of a column in a basis: the inverse of its square would overflow, and it counts as zero
 _SLOPE_DIGITS = 16  # units in the last place of ℓ', of its terms
-_STEP_FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.1)  # of the best step: shorter ones change margins less
 
 
 def _hessian(objective: Model, fit: Fit) -> Matrix:
@@ -296,8 +296,7 @@ class SwapEstimates:
     def addition_bounds(self, magnitudes: Vector, self_concordance: float) -> Vector:
         """Return what adding each feature gains at most; inf where there is no bound, −inf for those in the fit."""
         bound = np.where(self.outside, np.inf, -np.inf)
-        left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
-        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE_ERROR))
+        left, (error, j) = self.left[:, 0, 0], self._reliable
         s, g, B = left[j], self.gradient[j, 0], self.B[j]
         step = np.abs(g / s)
         rho = self_concordance * step * (np.abs(B) @ magnitudes[self.fit.features] + magnitudes[j])
@@ -341,26 +340,29 @@ class SwapEstimates:
 
     def bounds(self, i: int, magnitudes: Vector, self_concordance: float) -> Vector:
         """Return what swapping the i-th feature for each other gains at most at an exact fit; inf: no bound."""
-        bound = np.where(self.outside, np.inf, -np.inf)
-        left, error = self.left[:, 0, 0], self._error(self.left[:, 0, 0])
-        j = np.flatnonzero(self.outside & (error <= _UNRELIABLE_ERROR))
-        s, g, B, K, x = left[j], self.gradient[j, 0], self.B[j], self.K, self.fit.x[i]
-        inside, reach = magnitudes[self.fit.features], magnitudes[j]
-        own, across = K[i, i] + B[:, i] ** 2 / s, -B[:, i] / s  # of the inverse of H over S and j
-        best = (g * across - x) / own
-        for tau in _STEP_FRACTIONS if self_concordance > 0 else (1.0,):
-            e = tau * best
-            moved = (e * B[:, i] + g) / s
-            least = np.maximum(np.abs(moved) * reach, np.abs(e * K[i, i] + moved * B[:, i]) * inside[i])
-            some = np.flatnonzero(self_concordance * least <= 1 + 1e-9)  # ρ is no less: beyond 1 there is no bound
-            e, moved, here = e[some], moved[some], j[some]
-            step = np.outer(e, K[i]) + moved[:, None] * B[some]
-            rho = self_concordance * (np.abs(step) @ inside + np.abs(moved) * reach[some])
-            growth = e**2 * own[some] - 2 * e * g[some] * across[some] + g[some] ** 2 / s[some]
-            gain = x * e + growth * _kernels.self_concordant_factor(np.ascontiguousarray(rho))
-            size = np.abs(x * e) + growth + abs(self.fit.psi)
-            bound[here] = np.minimum(bound[here], gain + error[here] * size + self._inexact(size))
+        bound, (error, newcomers) = np.where(self.outside, np.inf, -np.inf), self._reliable
+        bound[newcomers] = _kernels.bound_gains(
+            i,
+            float(self.fit.x[i]),
+            np.ascontiguousarray(self.K[i]),
+            magnitudes[self.fit.features],
+            np.ascontiguousarray(self.B),
+            self.gradient.ravel(),
+            self.left.ravel(),
+            magnitudes,
+            error,
+            self_concordance,
+            self.fit.psi,
+            self.fit.gap if math.isfinite(self.fit.gap) else 0.0,
+            newcomers,
+        )
         return bound
+
+    @cached_property
+    def _reliable(self) -> tuple[Vector, Features]:
+        """The relative error of figures about each feature, and the newcomers of which figures are reliable."""
+        error = self._error(self.left[:, 0, 0])
+        return error, np.flatnonzero(self.outside & (error <= _UNRELIABLE_ERROR)).astype(np.int64, copy=False)
 
     def _of(self, i: int) -> slice:
         """Return the coordinates of the i-th feature of the fit."""

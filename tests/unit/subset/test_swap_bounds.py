@@ -311,3 +311,44 @@ STEPS = np.array([1.0, 0.75, 0.5, 0.25, 0.1])
 
 def factor_of(rho: float) -> float:
     return float(_kernels.self_concordant_factor(np.array([rho]))[0])
+
+
+@pytest.mark.parametrize("concordance", [0.0, 1.0])
+def test_the_kernel_of_gains_is_the_formula_at_every_length_of_the_step(concordance):
+    rng = np.random.default_rng(0)
+    d, size, i, psi, gap, x = 300, 7, 2, 0.6, 1e-14, 0.02
+    root = rng.standard_normal((size, size))
+    K, B = root @ root.T / 9 + np.eye(size), 0.3 * rng.standard_normal((d, size))
+    gradient, left, error = 0.02 * rng.standard_normal(d), rng.uniform(0.2, 1, d), rng.uniform(0, 1e-9, d)
+    magnitude, inside, j = rng.uniform(1, 20, d), rng.uniform(1, 5, size), np.arange(3, d, 2)
+    fit = K[i], inside, B, gradient, left, magnitude, error
+    bound = _kernels.bound_gains(i, x, *fit, concordance, psi, gap, j)
+    expected = np.full(j.size, np.inf)
+    own, across = K[i, i] + B[j, i] ** 2 / left[j], -B[j, i] / left[j]
+    for fraction in (1.0, 0.75, 0.5, 0.25, 0.1) if concordance else (1.0,):
+        e = fraction * (gradient[j] * across - x) / own
+        moved = (e * B[j, i] + gradient[j]) / left[j]
+        change = np.abs(np.outer(e, K[i]) + moved[:, None] * B[j]) @ inside + np.abs(moved) * magnitude[j]
+        growth = e**2 * own - 2 * e * gradient[j] * across + gradient[j] ** 2 / left[j]
+        gain = x * e + growth * _kernels.self_concordant_factor(concordance * change)
+        whole = np.abs(x * e) + growth + psi
+        expected = np.minimum(expected, gain + error[j] * whole + gap + 2 * np.sqrt(gap * (whole + psi)))
+    assert np.array_equal(np.isinf(bound), np.isinf(expected)) and np.isfinite(bound).sum() > 50
+    assert np.any(np.isinf(bound)) == (concordance > 0)
+    finite = np.isfinite(bound)
+    np.testing.assert_allclose(bound[finite], expected[finite], rtol=1e-12, atol=1e-15)
+    with pytest.raises(ValueError, match="no such newcomer"):
+        _kernels.bound_gains(i, x, *fit, concordance, psi, gap, np.array([d]))
+    with pytest.raises(ValueError, match="do not fit"):
+        _kernels.bound_gains(size, x, *fit, concordance, psi, gap, j)
+
+
+def test_bounds_of_swaps_are_one_call_of_the_kernel_for_each_feature_of_the_fit(monkeypatch):
+    calls, kernel = [], _kernels.bound_gains
+    monkeypatch.setattr(_kernels, "bound_gains", lambda i, *rest: calls.append(i) or kernel(i, *rest))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 30))
+    b = np.sign(X[:, :3].sum(axis=1) + rng.logistic(size=200))
+    found = best_subset(LinearModel(X, b, "logistic"), 3)
+    assert found.certificate.swaps.examined == found.certificate.swaps.total
+    assert len(calls) % 3 == 0 and 0 < len(calls) <= 12
