@@ -24,7 +24,7 @@ from levelprox.subset.swap_bounds import MANY_FEATURES, SwapEstimates, least_cos
 
 _ALL_SWAPS = 10**5  # up to which all of them are examined
 _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
-_REFIT_OVERHEAD = 10**5  # what one takes besides
+_REFIT_OVERHEAD, _RULED_OUT_SHARE = 10**5, 1 / 16  # what one takes besides; a bound on a newcomer, of a refit
 _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _MOST_REFITS = 10**9  # of one call of the kernel
@@ -362,7 +362,8 @@ class SwapSearch(SetFits):
                 shown += int(np.count_nonzero(bound[order[place:]] <= least))
                 break
             best, tried, n_refits = self._added(fit, some[bound[some] > least], bound, best, most)
-            shown, place, most = shown + best.examined, place + tried, most - n_refits
+            shown, place = shown + best.examined, place + tried
+            most -= n_refits + _RULED_OUT_SHARE * (tried - n_refits)
             count = _next_count(count, n_refits)
         return replace(best, examined=shown)
 

@@ -11,6 +11,7 @@ import scipy.sparse
 
 from levelprox import LinearModel, best_subset
 from levelprox._kernels import ColumnFits, FitEnd, SwapExamination
+from levelprox.subset import swaps
 
 N_PROBLEMS = 300
 
@@ -116,3 +117,25 @@ def test_all_swaps_are_examined_as_refits_show():
             support = [*np.setdiff1d(found.support, [leaves]), enters]
             other = best_subset(LinearModel(X[:, support], b, "logistic", fit_intercept=True), 3)
             assert other.psi >= found.psi * (1 - 1e-9)
+
+
+def test_the_number_of_newcomers_that_a_bound_is_computed_for_is_limited(monkeypatch):
+    tried, added = [], swaps.SwapSearch._added
+
+    def counted(self, fit, newcomers, *rest):
+        found = added(self, fit, newcomers, *rest)
+        tried.append(found[1])
+        return found
+
+    monkeypatch.setattr(swaps.SwapSearch, "_added", counted)
+    monkeypatch.setattr(swaps.SwapEstimates, "addition_bounds", lambda self, *_: np.where(self.outside, np.inf, -np.inf))
+    monkeypatch.setattr(swaps, "_REFIT_WORK", 0)
+    monkeypatch.setattr(swaps, "_TOP_SWAPS", 8)
+    rng = np.random.default_rng(0)
+    first = rng.standard_normal((600, 2))
+    X = scipy.sparse.hstack([first, scipy.sparse.random_array((600, 2998), density=0.005, rng=rng)], format="csr")
+    b = np.sign(first.sum(axis=1) + rng.logistic(size=600))
+    found = best_subset(LinearModel(X, b, "logistic", fit_intercept=True), 2)
+    additions = found.certificate.additions
+    assert additions.examined < additions.total == 2998
+    assert 0 < sum(tried) <= 8 * 16 + swaps._MOST_TOGETHER
