@@ -128,7 +128,8 @@ def test_the_number_of_newcomers_that_a_bound_is_computed_for_is_limited(monkeyp
         return found
 
     monkeypatch.setattr(swaps.SwapSearch, "_added", counted)
-    monkeypatch.setattr(swaps.SwapEstimates, "addition_bounds", lambda self, *_: np.where(self.outside, np.inf, -np.inf))
+    without_bounds = lambda self, *_: np.where(self.outside, np.inf, -np.inf)  # noqa: E731
+    monkeypatch.setattr(swaps.SwapEstimates, "addition_bounds", without_bounds)
     monkeypatch.setattr(swaps, "_REFIT_WORK", 0)
     monkeypatch.setattr(swaps, "_TOP_SWAPS", 8)
     rng = np.random.default_rng(0)
