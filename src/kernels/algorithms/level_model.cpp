@@ -28,7 +28,7 @@ public:
                const LevelModelSettings &settings, LevelModelState &state, Poll &poll)
         : set_(set), units_(units), hessian_(hessian), settings_(settings), state_(state), poll_(poll),
           d_(std::size_t(set.dimension())), center_(state.x), slope_(state.gradient), value_(state.psi), diagonal_(d_),
-          ridge_(d_), bends_(d_) {
+          ridge_(d_), bends_(d_), model_(set.dimension(), hessian, ridge_.data()) {
         for (std::size_t i = 0; i < d_; ++i) {
             diagonal_[i] = hessian[i * d_ + i];
             ridge_[i] = RIDGE * diagonal_[i] + settings.gamma;
@@ -70,8 +70,7 @@ private:
     bool accept(const Vector &x, double proximal) {
         Vector move(d_), gradient(d_);
         for (std::size_t i = 0; i < d_; ++i) move[i] = x[i] - center_[i];
-        const auto d = std::int64_t(d_);
-        simd().dense<double>().adds(d, d, d, move.data(), hessian_, gradient.data());
+        model_.add_product(move.data(), gradient.data());
         double rise = 0;
         for (std::size_t i = 0; i < d_; ++i) {
             rise += move[i] * (slope_[i] + gradient[i] / 2);
@@ -117,8 +116,8 @@ private:
         found.x = state_.x;
         found.multiplier = state_.multiplier * lam;
         const double products = std::clamp(MULTIPLICATIONS / (double(d_) * double(d_)), LEAST_PRODUCTS, MOST_PRODUCTS);
-        minimise_quadratic(DenseQuadratic(std::int64_t(d_), hessian_, ridge_.data()), slope.data(), bends_.data(),
-                           near.ball(set_), {settings_.accuracy, int(products)}, found, poll_);
+        minimise_quadratic(model_, slope.data(), bends_.data(), near.ball(set_), {settings_.accuracy, int(products)},
+                           found, factor_, poll_);
         state_.multiplier = found.multiplier / lam;
         state_.projections += found.projections;
         if (found.x == state_.x) return false;
@@ -161,6 +160,8 @@ private:
     Vector center_, slope_;  // c and the gradient there
     double value_;           // q(c)
     Vector diagonal_, ridge_, bends_;
+    DenseQuadratic model_;
+    FaceFactor factor_;
 };
 
 }  // namespace

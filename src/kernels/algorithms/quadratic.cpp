@@ -16,6 +16,8 @@ constexpr double LONGEST_STEP = 1e10, SHORTEST_STEP = 1e-10;  // where Q has a u
 constexpr double LARGEST_SHRINKAGE = 1e-12;                   // of x, to undo its rounding
 constexpr int STEPS_BEFORE_SEARCH = 2;                        // with the same signs, before the face is searched
 constexpr int MOST_STEPS_BEFORE_SEARCH = 20;  // with any signs: they may change at every step where Q is nearly flat
+constexpr std::int64_t LEAST_SPARSE = 128;    // coordinates of a matrix whose zeros are skipped
+constexpr double MOST_NONZERO = 0.25;         // of its entries
 constexpr double FARTHEST_UNIT = 1e3;         // step of a coordinate, relative to what the level allows
 
 double largest_magnitude(const std::vector<double> &a) {
@@ -28,8 +30,8 @@ double largest_magnitude(const std::vector<double> &a) {
 
 QuadraticMinimiser::QuadraticMinimiser(const Quadratic &Q, const double *gradient, const double *diagonal,
                                        const Ball<double> &set, const QuadraticSettings &settings,
-                                       QuadraticState &state, Poll &poll)
-    : Q_(Q), set_(set), scaled_set_(set), settings_(settings), state_(state), poll_(poll), d_(state.x.size()),
+                                       QuadraticState &state, FaceFactor &factor, Poll &poll)
+    : Q_(Q), set_(set), scaled_set_(set), settings_(settings), state_(state), factor_(factor), poll_(poll), d_(state.x.size()),
       width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_), x_(d_), slope_(d_), trial_(d_), move_(d_),
       image_(d_), shifted_(d_), unscaled_(d_) {
     set_units(gradient, diagonal);
@@ -170,9 +172,38 @@ void QuadraticMinimiser::finish() {
     ++state_.projections;
 }
 
+DenseQuadratic::DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge)
+    : d_(d), hessian_(hessian), ridge_(ridge) {
+    if (d < LEAST_SPARSE) return;
+    const auto size = std::size_t(d) * std::size_t(d);
+    const auto n_nonzero = size - std::size_t(std::count(hessian, hessian + size, 0.0));
+    if (double(n_nonzero) > MOST_NONZERO * double(size)) return;
+    columns_.reserve(n_nonzero);
+    values_.reserve(n_nonzero);
+    for (std::int64_t i = 0; i < d; ++i) {
+        const double *row = hessian + i * d;
+        for (std::int64_t j = 0; j < d; ++j) {
+            if (row[j] == 0) continue;
+            columns_.push_back(std::int32_t(j));
+            values_.push_back(row[j]);
+        }
+        row_ends_.push_back(values_.size());
+    }
+}
+
+// A sum of rows of H, in their order for every entry; zeros of v are skipped.
+void DenseQuadratic::add_product(const double *v, double *out) const {
+    if (!is_sparse()) return simd().dense<double>().adds(d_, d_, d_, v, hessian_, out);
+    std::size_t k = 0;
+    for (std::size_t i = 0; i < row_ends_.size(); k = row_ends_[i++]) {
+        if (v[i] == 0) continue;
+        for (; k < row_ends_[i]; ++k) out[columns_[k]] += v[i] * values_[k];
+    }
+}
+
 void DenseQuadratic::apply(const double *v, double *out, Poll &) const {
     for (std::int64_t i = 0; i < d_; ++i) out[i] = ridge_[i] * v[i];
-    simd().dense<double>().adds(d_, d_, d_, v, hessian_, out);  // a sum of rows of H, which skips zeros of v
+    add_product(v, out);
 }
 
 bool DenseQuadratic::block(const std::vector<std::int64_t> &chosen, double *out) const {
@@ -191,8 +222,8 @@ void DenseQuadratic::row(std::int64_t i, const std::vector<std::int64_t> &chosen
 }
 
 void minimise_quadratic(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
-                        const QuadraticSettings &settings, QuadraticState &state, Poll &poll) {
-    QuadraticMinimiser minimiser(Q, gradient, diagonal, set, settings, state, poll);
+                        const QuadraticSettings &settings, QuadraticState &state, FaceFactor &factor, Poll &poll) {
+    QuadraticMinimiser minimiser(Q, gradient, diagonal, set, settings, state, factor, poll);
     minimiser.run();
     minimiser.finish();
 }

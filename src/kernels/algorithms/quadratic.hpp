@@ -28,13 +28,17 @@ public:
     virtual bool block(const std::vector<std::int64_t> &chosen, double *out) const = 0;
     // Q_ij for the coordinates j in `chosen`, then Q_ii, where Q is available as a matrix.
     virtual void row(std::int64_t, const std::vector<std::int64_t> &, double *) const {}
+    // Whether a product with Q costs less than one with a part of it as a matrix.
+    virtual bool is_sparse() const { return false; }
 };
 
-// Q = H + diag(ridge) with H in memory.
+// Q = H + diag(ridge) with H in memory. Where most of a large H is zero, as for sparse columns, products read the rest.
 class DenseQuadratic final : public Quadratic {
 public:
-    DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge)
-        : d_(d), hessian_(hessian), ridge_(ridge) {}
+    DenseQuadratic(std::int64_t d, const double *hessian, const double *ridge);
+    // out += Hv, the same bits whether H is sparse or not
+    void add_product(const double *v, double *out) const;
+    bool is_sparse() const override { return !row_ends_.empty(); }
     void apply(const double *v, double *out, Poll &poll) const override;
     bool block(const std::vector<std::int64_t> &chosen, double *out) const override;
     void row(std::int64_t i, const std::vector<std::int64_t> &chosen, double *out) const override;
@@ -42,6 +46,9 @@ public:
 private:
     std::int64_t d_;
     const double *hessian_, *ridge_;
+    std::vector<std::size_t> row_ends_;  // of a sparse H, row after row
+    std::vector<std::int32_t> columns_;
+    std::vector<double> values_;
 };
 
 struct QuadraticSettings {
@@ -58,8 +65,15 @@ struct QuadraticState {
     bool accurate = false;
 };
 
-// `gradient` is g, at c = state.x; `diagonal` that of Q.
+// The Cholesky factor of the block of Q on a face, scaled to a unit diagonal.
+struct FaceFactor {
+    std::vector<std::int64_t> indices;  // in the order of its rows; empty where there is no factor
+    std::vector<double> L, unit;        // unit: from this scale to that of the caller
+};
+
+// `gradient` is g, at c = state.x; `diagonal` that of Q; `factor` the last one for this Q: it serves again on a face
+// that is the same, or almost.
 void minimise_quadratic(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
-                        const QuadraticSettings &settings, QuadraticState &state, Poll &poll);
+                        const QuadraticSettings &settings, QuadraticState &state, FaceFactor &factor, Poll &poll);
 
 }  // namespace levelprox

@@ -16,7 +16,7 @@ namespace levelprox {
 class QuadraticMinimiser {
 public:
     QuadraticMinimiser(const Quadratic &Q, const double *gradient, const double *diagonal, const Ball<double> &set,
-                       const QuadraticSettings &settings, QuadraticState &state, Poll &poll);
+                       const QuadraticSettings &settings, QuadraticState &state, FaceFactor &factor, Poll &poll);
 
     // Minimises the model over the set.
     void run();
@@ -47,12 +47,6 @@ private:
         int n_blocking = 0;          // coordinates that reach zero on the way
         double cost = 0;             // what the whole direction adds to the level
         bool reaches_level = false;
-    };
-
-    // The Cholesky factor of the block of Q on a face, scaled to a unit diagonal.
-    struct Factor {
-        Indices indices;  // in the order of its rows
-        Vector L, unit;   // unit: from this scale to that of the caller
     };
 
     static double dot(const Vector &a, const Vector &b) {
@@ -103,6 +97,7 @@ private:
     Ball<double> set_, scaled_set_;
     QuadraticSettings settings_;
     QuadraticState &state_;
+    FaceFactor &factor_;
     Poll &poll_;
     std::size_t d_, width_;        // coordinates, and coordinates of a feature
     Vector unit_, prices_;         // x of the caller = unit * x; prices of the scaled set
@@ -113,7 +108,6 @@ private:
     double first_residual_ = 0;
     double last_multiplier_ = 0;  // of the last projection
     double work_ = 0;             // of linear algebra on faces, in products with Q
-    Factor factor_;               // of the last large face whose system conjugate gradients did not solve soon
     bool is_singular_ = false;    // a face had no factor
 };
 

@@ -50,7 +50,7 @@ bool QuadraticMinimiser::is_blocked(const Indices &face, const Vector &direction
 
 // The same by a Cholesky factor. Empty where Q is not available as a matrix, or is singular.
 QuadraticMinimiser::Vector QuadraticMinimiser::solve_directly(const Indices &face, const Vector &normal) {
-    return set_factor(face) ? solve_by_factor(face, normal) : Vector();
+    return factor_.indices == face || set_factor(face) ? solve_by_factor(face, normal) : Vector();
 }
 
 // Factorises the block of Q on a face, scaled to a unit diagonal. Returns false where there is no such matrix.
@@ -167,9 +167,9 @@ QuadraticMinimiser::Vector QuadraticMinimiser::conjugate_gradients(const Indices
 bool QuadraticMinimiser::conjugate_gradients(const Indices &face, const Vector &normal, const Vector &norms,
                                              std::size_t most_steps, Vector &v) {
     const std::size_t m = face.size();
-    Vector block(m * m), r(m), p(m), Qp(m);
+    Vector block, r(m), p(m), Qp(m);
     v.assign(m, 0.0);
-    const bool has_matrix = scaled_block(face, block);
+    const bool is_sparse = Q_.is_sparse(), has_matrix = is_sparse || scaled_block(face, block);
     const double normal_square = dot(normal, normal);
     const auto remove_normal = [&](Vector &w) {
         if (normal_square == 0) return;
@@ -184,7 +184,10 @@ bool QuadraticMinimiser::conjugate_gradients(const Indices &face, const Vector &
     const double enough = rr * CG_REDUCTION;
     for (std::size_t n = 0; n < most_steps && rr > enough && rr > 0 && !is_exhausted(); ++n) {
         // Qp
-        if (has_matrix) {
+        if (is_sparse) {
+            apply_on_face(face, p, Qp);
+            --state_.products;  // it is counted as work
+        } else if (has_matrix) {
             const auto size = std::int64_t(m);
             std::fill(Qp.begin(), Qp.end(), 0.0);
             simd().dense<double>().adds(size, size, size, p.data(), block.data(), Qp.data());
@@ -219,6 +222,7 @@ bool QuadraticMinimiser::conjugate_gradients(const Indices &face, const Vector &
 // The block of the scaled Q. Returns false where Q is not available as a matrix.
 bool QuadraticMinimiser::scaled_block(const Indices &face, Vector &block) const {
     const std::size_t m = face.size();
+    block.resize(m * m);
     if (!Q_.block(face, block.data())) return false;
     for (std::size_t j = 0; j < m; ++j)
         for (std::size_t k = 0; k < m; ++k) block[j * m + k] *= unit_[face[j]] * unit_[face[k]];

@@ -54,7 +54,8 @@ QuadraticOutcome run_quadratic(nb::object hessian, const Set &set, In x, In grad
     const auto run = [&](const Quadratic &Q) {
         nb::gil_scoped_release release;
         Poll poll;
-        minimise_quadratic(Q, gradient.data(), bends.data(), set.ball, {relative, max_products}, state, poll);
+        FaceFactor factor;
+        minimise_quadratic(Q, gradient.data(), bends.data(), set.ball, {relative, max_products}, state, factor, poll);
     };
     Square matrix;
     if (nb::try_cast(hessian, matrix, false)) {

@@ -182,6 +182,18 @@ def test_factors_that_follow_the_face_lead_to_the_answer():
     assert 150 < np.count_nonzero(outcome.x) < 290
 
 
+def test_a_sparse_matrix_and_its_products_give_the_same():
+    """A matrix of many coordinates of which less than a quarter is not zero is read without its zeros."""
+    for seed in range(3):
+        case = Flat(seed, 200)
+        blocks = np.kron(np.eye(20), np.ones((10, 10)))
+        case.hessian = case.hessian * blocks + np.diag(case.diagonal)
+        case.diagonal = np.ascontiguousarray(np.diagonal(case.hessian))
+        both = [case.solve(relative=1e-10, products=100_000, product=product).x for product in (False, True)]
+        assert np.count_nonzero(both[0]) > 128
+        assert np.allclose(*both, rtol=0, atol=1e-7 * np.max(np.abs(both[0])))
+
+
 @settings(max_examples=EXAMPLES // 5)
 @given(any_case)
 def test_stopped_early_it_is_in_the_set_and_no_worse(case):
