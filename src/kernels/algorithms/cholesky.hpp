@@ -12,9 +12,9 @@ namespace levelprox {
 
 // Rows [begin, end) of the lower triangle become those of the Cholesky factor, given the rows before them. Entries
 // before column `from` are final already, and have been subtracted from the others. False where a pivot is not above
-// `least`.
+// `least`; its row is then in `failed`.
 inline bool factorise_rows(std::size_t m, double *matrix, std::size_t begin, std::size_t end, std::size_t from,
-                           double least) {
+                           double least, std::size_t *failed = nullptr) {
     const auto &dense = simd().dense<double>();
     for (std::size_t i = begin; i < end; ++i) {
         double *row = matrix + i * m;
@@ -22,7 +22,10 @@ inline bool factorise_rows(std::size_t m, double *matrix, std::size_t begin, std
             row[j] =
                 (row[j] - dense.dot(std::int64_t(j - from), row + from, matrix + j * m + from)) / matrix[j * m + j];
         const double pivot = row[i] - dense.dot(std::int64_t(i - from), row + from, row + from);
-        if (!(pivot > least)) return false;
+        if (!(pivot > least)) {
+            if (failed) *failed = i;
+            return false;
+        }
         row[i] = std::sqrt(pivot);
     }
     return true;
@@ -34,9 +37,9 @@ inline bool factorise_rows(std::size_t m, double *matrix, std::size_t begin, std
 // By blocks of PANEL rows: what the columns before a block take from it is a product of two panels, which are stored
 // column after column. poll() is called for each block of rows.
 template <class Poll>
-bool factorise(std::size_t m, std::vector<double> &matrix, double least, Poll poll) {
+bool factorise(std::size_t m, std::vector<double> &matrix, double least, Poll poll, std::size_t *failed = nullptr) {
     constexpr std::size_t FEW = 3 * PANEL, B = PANEL;
-    if (m <= FEW) return factorise_rows(m, matrix.data(), 0, m, 0, least);
+    if (m <= FEW) return factorise_rows(m, matrix.data(), 0, m, 0, least, failed);
     const std::size_t n_blocks = (m + B - 1) / B;
     std::vector<std::vector<double>> panels(n_blocks);
     std::vector<double> product(B * B);
@@ -52,7 +55,7 @@ bool factorise(std::size_t m, std::vector<double> &matrix, double least, Poll po
                         matrix[i * m + j] -= product[(i - begin) * B + (j - first)];
             }
             if (J == I) {
-                if (!factorise_rows(m, matrix.data(), begin, end, begin, least)) return false;
+                if (!factorise_rows(m, matrix.data(), begin, end, begin, least, failed)) return false;
             } else {
                 for (std::size_t i = begin; i < end; ++i)
                     for (std::size_t j = first; j < last; ++j) {

@@ -9,7 +9,8 @@
 namespace levelprox {
 namespace {
 
-constexpr double RIDGE = 1e-10;  // where the Hessian has a unit diagonal
+constexpr double RIDGE = 1e-10;  // where the Hessian has a unit diagonal,
+constexpr double BENT = -1e-8;   // and far more than its rounding
 using Vector = std::vector<double>;
 
 double dot(const Vector &a, const Vector &b) {
@@ -64,9 +65,31 @@ struct LevelPart {
     }
 };
 
+// Whether the matrix is clearly not positive definite within a'v = 0, by the direction of an earlier one.
+bool bends_down(std::size_t m, const Vector &matrix, const Vector &a, Vector v) {
+    const auto &dense = simd().dense<double>();
+    dense.add(std::int64_t(m), -dot(a, v) / dot(a, a), a.data(), v.data());
+    double bend = 0;
+    for (std::size_t i = 0; i < m; ++i) bend += v[i] * dense.dot(std::int64_t(m), &matrix[i * m], v.data());
+    return bend < BENT * dot(v, v);
+}
+
+// The direction (-w, 1, 0) with L'w = row i of L, whose curvature is the pivot of that row: it is not positive.
+Vector bent_direction(std::size_t m, const Vector &L, std::size_t i) {
+    const auto &dense = simd().dense<double>();
+    Vector v(m);
+    for (std::size_t k = 0; k < i; ++k) v[k] = -L[i * m + k];
+    v[i] = 1;
+    for (std::size_t k = i; k-- > 0;) {
+        v[k] /= L[k * m + k];
+        dense.add(std::int64_t(k), -v[k], &L[k * m], v.data());
+    }
+    return v;
+}
+
 // dx of the KKT system; empty where the matrix is not positive definite on the null space of a', which is the right
-// inertia. A Householder reflection maps a to the first axis, and the other axes to a basis of that null space.
-Vector within_level(std::size_t m, Vector &matrix, const Vector &a, const Vector &gradient, double gap) {
+// inertia: then `bent` is a direction there along which it is not. A Householder reflection maps a to the first axis, and the other axes to a basis of that null space.
+Vector within_level(std::size_t m, Vector &matrix, const Vector &a, const Vector &gradient, double gap, Vector &bent) {
     const auto &dense = simd().dense<double>();
     const double square = dot(a, a);
     Vector v = a;
@@ -83,19 +106,25 @@ Vector within_level(std::size_t m, Vector &matrix, const Vector &a, const Vector
     if (m == 1) return step;
 
     // The reflected matrix without its first row and column: M - vb' - bv'.
-    Vector bent(m);
-    for (std::size_t i = 0; i < m; ++i) bent[i] = twice * dense.dot(std::int64_t(m), &matrix[i * m], v.data());
-    dense.add(std::int64_t(m), -twice / 2 * dot(v, bent), v.data(), bent.data());
+    Vector b(m);
+    for (std::size_t i = 0; i < m; ++i) b[i] = twice * dense.dot(std::int64_t(m), &matrix[i * m], v.data());
+    dense.add(std::int64_t(m), -twice / 2 * dot(v, b), v.data(), b.data());
     const std::size_t n = m - 1;
     Vector inside(n * n);
     for (std::size_t i = 1; i < m; ++i) {
         for (std::size_t j = 1; j <= i; ++j)
-            inside[(i - 1) * n + (j - 1)] = matrix[i * m + j] - v[i] * bent[j] - bent[i] * v[j];
+            inside[(i - 1) * n + (j - 1)] = matrix[i * m + j] - v[i] * b[j] - b[i] * v[j];
         // Along what changes neither psi nor g, such as a constant added to the intercepts of all classes, it is
         // singular.
         inside[(i - 1) * n + (i - 1)] += RIDGE;
     }
-    if (!factorise(n, inside, 0.0)) return {};
+    std::size_t failed = 0;
+    if (!factorise(n, inside, 0.0, [] {}, &failed)) {
+        bent = bent_direction(n, inside, failed);
+        bent.insert(bent.begin(), 0.0);
+        reflect(bent);
+        return {};
+    }
     reflect(slope);
     Vector along(n);
     for (std::size_t i = 0; i < n; ++i) along[i] = -slope[i + 1];
@@ -151,7 +180,8 @@ bool retract(const LevelSet &set, const FeatureUnits &units, const std::vector<s
 }  // namespace
 
 bool kkt_newton_step(const LevelSet &set, const FeatureUnits &units, const std::vector<std::int64_t> &places,
-                     std::vector<double> hessian, const double *gradient, double y, std::vector<double> &x) {
+                     std::vector<double> hessian, const double *gradient, double y, std::vector<double> &x,
+                     SaddleDirection &saddle) {
     const std::size_t m = places.size();
     const LevelPart part(set, places, x);
     Vector a = part.normal();
@@ -168,7 +198,11 @@ bool kkt_newton_step(const LevelSet &set, const FeatureUnits &units, const std::
         slope[k] = (gradient[places[k]] + y * a[k]) * unit[k];
         a[k] *= unit[k];
     }
-    const Vector step = within_level(m, hessian, a, slope, set.g(x.data()) - set.level);
+    if (saddle.places == places && bends_down(m, hessian, a, saddle.v)) return false;
+    saddle.places.clear();
+    saddle.v.clear();
+    const Vector step = within_level(m, hessian, a, slope, set.g(x.data()) - set.level, saddle.v);
+    if (!saddle.v.empty()) saddle.places = places;
     if (step.empty() || !is_finite(step)) return false;
 
     Vector to = x;

@@ -80,6 +80,12 @@ inline Best kkt_residual(const LevelSet &set, const FeatureUnits &units, const d
     return KktLines(set, units, x, gradient).best_or_free(set.g(x), scale, curvature);
 }
 
+// A direction within the level along which the Lagrangian bends down, over some coordinates of one Hessian.
+struct SaddleDirection {
+    std::vector<std::int64_t> places;
+    std::vector<double> v;  // where the Hessian has a unit diagonal
+};
+
 // One Newton step on the KKT system of the nonzero and the unpenalised features,
 //
 //     [ H + y d2g   a ] [dx]     [ gradient + y a ]
@@ -89,8 +95,12 @@ inline Best kkt_residual(const LevelSet &set, const FeatureUnits &units, const d
 // violates the level to second order). `places` are the coordinates, H (row after row) the Hessian of psi over them.
 // False, and x unchanged, where the matrix does not have the inertia of a strict local minimum, a sign would change, or
 // the new point is not feasible.
+//
+// `saddle` is set where the inertia is wrong. Given to the next step with this Hessian it saves a factor: while the
+// Lagrangian bends down along it, the inertia is wrong.
 bool kkt_newton_step(const LevelSet &set, const FeatureUnits &units, const std::vector<std::int64_t> &places,
-                     std::vector<double> hessian, const double *gradient, double y, std::vector<double> &x);
+                     std::vector<double> hessian, const double *gradient, double y, std::vector<double> &x,
+                     SaddleDirection &saddle);
 
 // The features that are not zero, and those without a price.
 std::vector<std::int64_t> free_places(const LevelSet &set, const double *x);

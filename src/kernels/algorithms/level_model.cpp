@@ -141,7 +141,7 @@ private:
                 for (std::size_t j = 0; j < m; ++j)
                     block[i * m + j] = hessian_[std::size_t(places[i]) * d_ + std::size_t(places[j])];
             const double last = state_.residual, y = state_.y;
-            if (!kkt_newton_step(set_, units_, places, std::move(block), state_.gradient.data(), y, x)) return;
+            if (!kkt_newton_step(set_, units_, places, std::move(block), state_.gradient.data(), y, x, saddle_)) return;
             if (!accept(x, 0)) return;
             state_.multiplier = y;
             measure();
@@ -162,6 +162,7 @@ private:
     Vector diagonal_, ridge_, bends_;
     DenseQuadratic model_;
     FaceFactor factor_;
+    SaddleDirection saddle_;
 };
 
 }  // namespace

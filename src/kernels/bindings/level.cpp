@@ -154,8 +154,9 @@ std::optional<Array> kkt_newton(const LevelConstraint &level, const Places &plac
     for (std::size_t k = 0; k < m; ++k)
         require(places.data()[k] >= 0 && places.data()[k] < level.set.dimension(), "a place is not in x");
     std::vector<double> point(x.data(), x.data() + x.shape(0));
+    SaddleDirection saddle;
     const bool moved = kkt_newton_step(level.set, level.units, {places.data(), places.data() + m},
-                                       {hessian.data(), hessian.data() + m * m}, gradient.data(), y, point);
+                                       {hessian.data(), hessian.data() + m * m}, gradient.data(), y, point, saddle);
     if (!moved) return std::nullopt;
     return to_numpy(std::move(point));
 }
