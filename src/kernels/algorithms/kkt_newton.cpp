@@ -9,8 +9,9 @@
 namespace levelprox {
 namespace {
 
-constexpr double RIDGE = 1e-10;  // where the Hessian has a unit diagonal,
-constexpr double BENT = -1e-8;   // and far more than its rounding
+constexpr double RIDGE = 1e-10;        // where the Hessian has a unit diagonal,
+constexpr double BENT = -1e-8;         // and far more than its rounding
+constexpr double LEAST_WITHIN = 1e-6;  // of the square of a direction, within the level
 using Vector = std::vector<double>;
 
 double dot(const Vector &a, const Vector &b) {
@@ -65,13 +66,17 @@ struct LevelPart {
     }
 };
 
-// Whether the matrix is clearly not positive definite within a'v = 0, by the direction of an earlier one.
+// Whether the matrix is clearly not positive definite within a'v = 0, by the direction of an earlier one; v may be
+// zero.
 bool bends_down(std::size_t m, const Vector &matrix, const Vector &a, Vector v) {
     const auto &dense = simd().dense<double>();
-    dense.add(std::int64_t(m), -dot(a, v) / dot(a, a), a.data(), v.data());
+    const double length = dot(v, v), square = dot(a, a);
+    if (!(length > 0) || !(square > 0)) return false;
+    dense.add(std::int64_t(m), -dot(a, v) / square, a.data(), v.data());
     double bend = 0;
     for (std::size_t i = 0; i < m; ++i) bend += v[i] * dense.dot(std::int64_t(m), &matrix[i * m], v.data());
-    return bend < BENT * dot(v, v);
+    const double left = dot(v, v);
+    return left > LEAST_WITHIN * length && bend < BENT * left;
 }
 
 // The direction (-w, 1, 0) with L'w = row i of L, whose curvature is the pivot of that row: it is not positive.
@@ -88,7 +93,8 @@ Vector bent_direction(std::size_t m, const Vector &L, std::size_t i) {
 }
 
 // dx of the KKT system; empty where the matrix is not positive definite on the null space of a', which is the right
-// inertia: then `bent` is a direction there along which it is not. A Householder reflection maps a to the first axis, and the other axes to a basis of that null space.
+// inertia: then `bent` is a direction there along which it is not. A Householder reflection maps a to the first axis,
+// and the other axes to a basis of that null space.
 Vector within_level(std::size_t m, Vector &matrix, const Vector &a, const Vector &gradient, double gap, Vector &bent) {
     const auto &dense = simd().dense<double>();
     const double square = dot(a, a);
@@ -179,6 +185,15 @@ bool retract(const LevelSet &set, const FeatureUnits &units, const std::vector<s
 
 }  // namespace
 
+std::vector<double> SaddleDirection::over(const std::vector<std::int64_t> &others) const {
+    Vector out(others.size());
+    for (std::size_t k = 0, j = 0; k < others.size() && j < places.size(); ++k) {
+        while (j < places.size() && places[j] < others[k]) ++j;
+        if (j < places.size() && places[j] == others[k]) out[k] = v[j];
+    }
+    return out;
+}
+
 bool kkt_newton_step(const LevelSet &set, const FeatureUnits &units, const std::vector<std::int64_t> &places,
                      std::vector<double> hessian, const double *gradient, double y, std::vector<double> &x,
                      SaddleDirection &saddle) {
@@ -198,7 +213,7 @@ bool kkt_newton_step(const LevelSet &set, const FeatureUnits &units, const std::
         slope[k] = (gradient[places[k]] + y * a[k]) * unit[k];
         a[k] *= unit[k];
     }
-    if (saddle.places == places && bends_down(m, hessian, a, saddle.v)) return false;
+    if (bends_down(m, hessian, a, saddle.over(places))) return false;
     saddle.places.clear();
     saddle.v.clear();
     const Vector step = within_level(m, hessian, a, slope, set.g(x.data()) - set.level, saddle.v);

@@ -82,8 +82,11 @@ inline Best kkt_residual(const LevelSet &set, const FeatureUnits &units, const d
 
 // A direction within the level along which the Lagrangian bends down, over some coordinates of one Hessian.
 struct SaddleDirection {
-    std::vector<std::int64_t> places;
-    std::vector<double> v;  // where the Hessian has a unit diagonal
+    std::vector<std::int64_t> places;  // increasing
+    std::vector<double> v;             // where the Hessian has a unit diagonal
+
+    // v at other coordinates, which increase too; zero at those it does not have
+    std::vector<double> over(const std::vector<std::int64_t> &others) const;
 };
 
 // One Newton step on the KKT system of the nonzero and the unpenalised features,

@@ -31,9 +31,9 @@ double largest_magnitude(const std::vector<double> &a) {
 QuadraticMinimiser::QuadraticMinimiser(const Quadratic &Q, const double *gradient, const double *diagonal,
                                        const Ball<double> &set, const QuadraticSettings &settings,
                                        QuadraticState &state, FaceFactor &factor, Poll &poll)
-    : Q_(Q), set_(set), scaled_set_(set), settings_(settings), state_(state), factor_(factor), poll_(poll), d_(state.x.size()),
-      width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_), x_(d_), slope_(d_), trial_(d_), move_(d_),
-      image_(d_), shifted_(d_), unscaled_(d_) {
+    : Q_(Q), set_(set), scaled_set_(set), settings_(settings), state_(state), factor_(factor), poll_(poll),
+      d_(state.x.size()), width_(std::size_t(set.width)), unit_(d_), prices_(d_ / width_), x_(d_), slope_(d_),
+      trial_(d_), move_(d_), image_(d_), shifted_(d_), unscaled_(d_) {
     set_units(gradient, diagonal);
     for (std::size_t i = 0; i < d_; ++i) {
         x_[i] = state.x[i] / unit_[i];
