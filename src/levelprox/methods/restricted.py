@@ -166,7 +166,7 @@ def by_models(
     assert at.hessian is not None
     # Sigmoid and huber losses have almost no curvature for some margins.
     is_flat = float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
-    damping, steps, projections, trusted = _DAMPED if is_flat else 0.0, 0, 0, False
+    damping, steps, projections, trusted, failed = _DAMPED if is_flat else 0.0, 0, 0, False, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         goal = _minimised(problem, at, model, residual, y, enough, how)
@@ -177,7 +177,8 @@ def by_models(
             continue
         last_digits, predicted = rounding_of(problem, at.psi, y), at.psi - goal.psi
         assert at.margins is not None
-        with_hessian = not trusted and _ENOUGH * residual > enough(y)
+        # After a failure others are likely, and the Hessian of a point that is left would be wasted.
+        with_hessian = not (trusted or failed) and _ENOUGH * residual > enough(y)
         margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
         psi = objective.value_of(margins)
         psi = psi if np.isfinite(psi) and np.all(np.isfinite(gradient)) else np.inf
@@ -185,7 +186,7 @@ def by_models(
         fell = at.psi - new.psi
         if not fell >= max(_FALLS * predicted, 0.0) - last_digits:
             # The model of this point is still there. Tenfolds alone would take long where ψ bends far more a step away.
-            damping, trusted = max((10 if damping < 1 else 1000) * damping, _DAMPED), True
+            damping, trusted, failed = max((10 if damping < 1 else 1000) * damping, _DAMPED), True, True
             continue
         if fell > (1 + _TRUSTED_RELATIVE_ERROR) * predicted:
             new = _further(problem, objective, at, new)
