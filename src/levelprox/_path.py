@@ -172,7 +172,7 @@ def path(
             limits=Limits(seconds),
             checkpoint=checkpoint,
             resume=resume,
-            identity=lambda: identity_of(problems[-1], levels=np.unique(given), tol=tol, start=start, follows="rungs"),
+            identity=lambda: identity_of(problems[-1], levels=np.unique(given), tol=tol, start=start, follows="blocks"),
             kinds=KINDS,
         )
     return _assembled(found, len(problems), tol, n_grad, time.monotonic() - began)

@@ -29,7 +29,9 @@ from levelprox import (
 )
 from levelprox.constraints import L1, MCP, SCAD, Exp, Log
 from levelprox.exceptions import ConvergenceWarning
-from levelprox.methods.path_following import _ladder, _rungs
+from levelprox.methods import path_following
+from levelprox.methods.ladder import ladder, rungs_of
+from levelprox.methods.working_set import Tracker
 from tests.support.clocks import until
 
 FAMILIES = [MCP.from_threshold(0.2), SCAD.from_threshold(0.2), Exp(8.0), Log(30.0), L1()]
@@ -285,16 +287,18 @@ def test_rungs_do_not_depend_on_the_level():
     """Every number of features up to 16, then eight for every doubling; powers of √2 where features have no cap."""
     problem = Problem(model(d=100), MCP.from_threshold(0.2), 1.0)
     gradient, cap = problem.objective.value_and_gradient(np.zeros(100))[1], problem.constraint.cap
-    counts = [round(lowest / cap) for lowest, _ in _ladder(problem, gradient)]
+    counts = [round(lowest / cap) for lowest, _ in ladder(problem, gradient)]
     assert counts == [*range(1, 17), *range(18, 33, 2), *range(36, 65, 4), *range(72, 101, 8)]
     below = replace(problem, level=21.5 * cap)
-    assert [round(lowest / cap) for lowest, _ in _rungs(below, gradient, True)] == [*range(1, 17), 18, 20, 22, 24]
-    assert [round(lowest / cap) for lowest, _ in _rungs(below, gradient, False)] == [*range(1, 17), 18, 20]
+    assert [round(lowest / cap) for lowest, _ in rungs_of(below, gradient, True)] == [*range(1, 17), 18, 20, 22, 24, 26]
+    assert [round(lowest / cap) for lowest, _ in rungs_of(below, gradient, False)] == [*range(1, 17), 18, 20]
     convex = replace(problem, constraint=L1(), level=3.0)
-    levels = np.array([level for _, level in _rungs(convex, gradient, False)])
+    levels = np.array([level for _, level in rungs_of(convex, gradient, False)])
     np.testing.assert_allclose(levels[1:] / levels[:-1], np.sqrt(2))
     assert levels[-1] <= 3.0 < levels[-1] * 1.42
-    assert [level for _, level in _rungs(replace(convex, level=1.0), gradient, False)] == levels[levels <= 1.0].tolist()
+    assert [level for _, level in rungs_of(replace(convex, level=1.0), gradient, False)] == levels[
+        levels <= 1.0
+    ].tolist()
 
 
 @pytest.mark.parametrize("constraint", [*FAMILIES, "weights"], ids=lambda c: type(c).__name__)
@@ -311,6 +315,47 @@ def test_the_answer_at_a_level_has_the_same_bits_whatever_else_is_asked_for(cons
         np.testing.assert_array_equal(some.coefficients.todense(), whole.coefficients[asked].todense())
         np.testing.assert_array_equal(some.losses, whole.losses[asked])
         assert some.certificates == tuple(whole.certificates[i] for i in asked)
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_levels_start_from_the_better_of_two_rungs(seed, monkeypatch):
+    """A start from the rung above that is not better takes no pass; where it is better, the level is lower."""
+    problem, levels = Problem(correlated(seed), MCP.from_threshold(0.3), 1.0), np.arange(1.3, 21.0, 0.5)
+    trials, below = list[tuple[bool, int]](), Tracker.below
+
+    def counted(self, *limits):
+        found, passes = below(self, *limits)
+        trials.append((found is not None, passes))
+        return found, passes
+
+    monkeypatch.setattr(Tracker, "below", counted)
+    both = path(problem, levels)
+    monkeypatch.setattr(Tracker, "below", lambda *_: (None, 0))
+    one = path(problem, levels)
+    assert len(trials) >= 10 and any(better for better, _ in trials)
+    assert all(passes == 0 for better, passes in trials if not better)
+    assert both.n_grad - one.n_grad == sum(passes for _, passes in trials)
+    assert np.all(both.losses <= one.losses * (1 + 1e-9))
+    assert np.any(both.losses < one.losses * (1 - 1e-4))
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_blocks_are_short_where_continuation_pays(helps, monkeypatch):
+    """Others take few continuations; their stages begin where earlier ones had few nonzeros."""
+    rng, begun, continued = np.random.default_rng(0), list[float](), path_following.continued
+    factors = rng.standard_normal((200, 8))
+    X = np.maximum(factors @ rng.standard_normal((8, 100)) + rng.standard_normal((200, 100)), 0.0)
+    target = factors @ rng.standard_normal(8) + rng.standard_normal(200) if helps else X[:, :8] @ np.arange(1.0, 9.0)
+
+    def counted(*settings, **options):
+        stages = list(continued(*settings, **options))
+        begun.append(stages[0][0].factor if stages else 1.0)
+        assert math.log2(begun[-1]) <= options["most_doublings"]
+        return iter(stages)
+
+    monkeypatch.setattr(path_following, "continued", counted)
+    assert path(Problem(LinearModel(X, target), MCP.from_threshold(0.3), 1.0), [16.5]).success
+    assert len(begun) == (5 if helps else 2)
 
 
 def test_more_levels_take_about_one_pass_each():

@@ -59,6 +59,10 @@ public:
     double target(std::int64_t i) const { return target_[i]; }
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
+    // Of a convex loss: a fit also ends, `not_below`, where psi would stay at `below` or above if it fell by so many times
+    // what Newton's step predicts. This shows nothing; infinite: fits end only where that is shown.
+    double largest_fall = std::numeric_limits<double>::infinity();
+
     // Groups of samples with the same target, offset and columns; null where these are too many.
     std::unique_ptr<const EqualSamples> equal_samples(const Columns &columns) const;
 

@@ -46,6 +46,10 @@ private:
     void begin();
     bool is_finite() const;
     bool find_newton_step();
+    bool is_hopeless() const {
+        const double largest = 0.5 * fits_.largest_fall * newton_.decrement;
+        return !newton_.step.empty() && std::isfinite(largest) && at_.psi - largest >= below_;
+    }
     bool gap_may_matter() const;
     void bound_gap();
     bool stays_above();
@@ -105,6 +109,7 @@ ColumnFit ColumnFits::ConvexMinimiser::run() {
         // Newton's step, and the bound it proves.
         rounding_ = fits_.resolution(at_, z_);
         if (!find_newton_step()) return ended(FitEnd::failed);
+        if (is_hopeless()) return ended(FitEnd::not_below);
         bound_gap();
         if (stays_above()) return ended(FitEnd::not_below);
         if (is_accurate()) return ended(FitEnd::fitted);

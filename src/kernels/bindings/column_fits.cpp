@@ -89,6 +89,8 @@ void bind_column_fits(nb::module_ &m) {
             "offset"_a.noconvert().none(), "convex"_a = true, "attained"_a = true,
             "curvature_bound"_a = std::numeric_limits<double>::infinity(), nb::keep_alive<1, 6>(),
             nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>())
+        .def_rw("largest_fall", &ColumnFits::largest_fall,
+                "Times what Newton's step predicts: fits that would not be below the limit with such a fall end.")
         .def(
             "fit",
             [](const ColumnFits &self, const std::vector<In> &values, const std::vector<std::optional<Rows>> &rows,

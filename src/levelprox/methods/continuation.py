@@ -45,7 +45,7 @@ from levelprox.subset.swaps import SwapSearch
 _ROUGH = 1e-3  # tol of all stages but the last
 _HOPELESS = 0.05  # of what has been gained: too far above it for the last digits to matter
 _STRAIGHT = 0.75  # of λ: a slope that has hardly bent
-_WIDEST = 30  # times c may be doubled
+MOST_DOUBLINGS = 30  # of c
 _FEW, _MANY = 10, 100  # nonzeros that a stage may have in any case, and up to which four times those at the end
 _MOST_STEPS = 20  # of a stage
 _MOST_ROUGH = 100  # inner steps of a rough stage; where curvature vanishes each gains little, and there is no end
@@ -61,6 +61,7 @@ def continued(
     tol: float,
     count: int = 0,
     after: tuple[Stage, Iterate] | None = None,
+    most_doublings: int = MOST_DOUBLINGS,
 ) -> Iterator[tuple[Stage, Iterate]]:
     """Yield every stage from the largest factor to the problem itself, with the iterate at its end.
 
@@ -81,10 +82,12 @@ def continued(
         The number of nonzeros, if it is known; by default that of the direct start.
     after : (Stage, Iterate), optional
         The last finished stage: continue with the next.
+    most_doublings : int
+        log2 of the largest factor.
     """
     takes_swaps = count == 0  # with a given count, the caller runs the swaps itself
-    doublings, count = _doublings(problem, direct.x), count or _count(problem, direct.x)
-    most = _most(count)
+    doublings, count = min(_doublings(problem, direct.x), most_doublings), count or _count(problem, direct.x)
+    most = most_nonzeros(count)
     if doublings == 0 or count == 0:
         return
     at = None
@@ -347,7 +350,7 @@ def _following(problem: Problem, x: Vector, doublings: int, n_nonzero: int, coun
     return doublings
 
 
-def _most(count: int) -> int:
+def most_nonzeros(count: int) -> int:
     """Return the number of nonzeros that a stage may have, given the expected number at the end; with more it ends.
 
     More nonzeros show more alternatives. But many nonzeros separate classes, or interpolate: then each model of a stage
@@ -361,10 +364,10 @@ def _doublings(problem: Problem, x: Vector) -> int:
     sizes = problem.sizes(x)
     largest = float(np.max(sizes if problem.weights is None else sizes[problem.weights > 0], initial=0.0))
     straight = _STRAIGHT * problem.constraint.lam
-    for doublings in range(_WIDEST):
+    for doublings in range(MOST_DOUBLINGS):
         if float(problem.constraint.slope(math.ldexp(largest, -doublings))) >= straight:
             return doublings
-    return _WIDEST
+    return MOST_DOUBLINGS
 
 
 def _count(problem: Problem, x: Vector) -> int:

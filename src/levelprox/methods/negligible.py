@@ -70,6 +70,7 @@ def without_negligible(
     how: SolverOptions,
     hint: Vector | None = None,
     known: tuple[float, float] | None = None,
+    psi: float | None = None,
 ) -> Shortened:
     """Return x without its negligible features; x itself if there are none.
 
@@ -86,11 +87,13 @@ def without_negligible(
         As in `certify`, for losses with kinks.
     known : (float, float), optional
         The KKT residual of x and its multiplier, where they are known.
+    psi : float, optional
+        ψ(x), where it is known.
     """
     counted = problem.counted(problem.support(x))
     if not counted.size or not tol > 0 or not math.isfinite(how.null.psi):
         return Shortened(x)
-    trial = _Trial(problem, x, tol, how, hint, known)
+    trial = _Trial(problem, x, tol, how, hint, known, psi)
     candidates, found = trial.candidates(counted), x
     if isinstance(problem.objective, RemoteObjective):
         found = trial.in_few_rounds(candidates)
@@ -118,9 +121,10 @@ class _Trial:
         how: SolverOptions,
         hint: Vector | None,
         known: tuple[float, float] | None,
+        psi: float | None = None,
     ) -> None:
         self.problem, self.x, self.tol, self.how, self.hint = problem, x, tol, how, hint
-        self.known = known
+        self.known, self.psi = known, psi
         self.redundant = False  # whether any feature may be
         self.tries = self.fits = self.gradients = 0
         self._last = Shortened(x)
@@ -150,7 +154,8 @@ class _Trial:
         order = np.argsort(sizes, kind="stable")
         if isinstance(objective, Model):
             above = _SEEN * self.tol * (null.psi - objective.infimum)
-            if not objective.smooth or self._value(self.x) - objective.infimum <= above < math.inf:
+            psi = self._value(self.x) if self.psi is None else self.psi
+            if not objective.smooth or psi - objective.infimum <= above < math.inf:
                 self.redundant = True
                 return counted[order]
         small: Features = counted[order[sizes[order] <= _SMALL * sizes.max()]]

@@ -2,14 +2,16 @@
 
 The ladder is climbed from the null model. A solution satisfies every larger level, so x, the working set, its columns
 and its Hessian start the next rung, and most rungs cost one full gradient pass. A requested level is
-solved from the highest rung below it; rungs do not depend on the request, so neither does the answer at a level.
+solved from the highest rung below it, and from the one above if that seems better; rungs do not depend on the request,
+so neither does the answer at a level.
 
 Where the constraint is not convex, a ladder that is climbed may not have the best KKT points. So
 
 1. at every rung features are swapped for the candidates nearest to them (`Candidates`), with few tries;
-2. the last rung of every block of two or four is solved by continuation, too, from 24 features on by a fit of its
-   own; where that is better, it replaces what was there, and the others of the block are solved from there, downward,
-   for as long as that is better: the features that cost least are left out, and others swapped.
+2. the last rung of every block is solved by continuation, too; where that is better, it replaces what was there, and
+   the others of the block are solved from there, downward, for as long as that is better: the features that cost least
+   are left out, and others swapped. Blocks have four rungs; two, where the last continuation paid, and from 24 features
+   on a fit of its own at their end.
 
 Where features have the same cost and it has a cap, rungs are at multiples of it: a rung is a number of features. Others
 are at powers of √2.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -34,11 +36,11 @@ from levelprox._typing import Vector
 from levelprox.certificate import Certificate, assemble
 from levelprox.certificate.null_model import null_fit_in_time
 from levelprox.methods import Context, Method
-from levelprox.methods.continuation import affordable, continued, feature_cost
+from levelprox.methods.continuation import MOST_DOUBLINGS, affordable, continued, most_nonzeros
+from levelprox.methods.ladder import LONGEST_BLOCK, Candidates, are_few, rungs_of
 from levelprox.methods.lcpp import surrogate_by_name
 from levelprox.methods.level_options import LevelOptions
 from levelprox.methods.negligible import without_negligible
-from levelprox.methods.path_swaps import Candidates, are_few
 from levelprox.methods.restricted import SolverOptions
 from levelprox.methods.subsolvers import choose
 from levelprox.methods.working_set import Tracker
@@ -47,12 +49,10 @@ from levelprox.result import Iterate, Result, Status, StopReason
 
 LOWER_SHARE = 1e-7  # of ψ: less is not better
 MAX_GRADIENT_PASSES = 50  # at one level
-_FEW, _MANY = 4, 16  # rungs, between which they are in blocks of two, else of four
-_EVERY_BITS = 4  # of a number of features, up to which each is a rung; then eight for every doubling
-_WHOLE_FITS = 24  # features, from which on the last rung of a block is a fit of its own: fits of many differ more
+_SHORTEST_BLOCK = 2  # rungs, where continuation pays
+_PAYS = 1e-3  # of ψ: what continuation must gain for the next block to be shorter
+_WHOLE_FITS = 24  # features, from which on the last rung of a short block is a fit of its own
 _ROUGH = 1e-3  # tol of the continuation; the solution of the rung follows
-_ABOVE = 0.25  # of a feature: how far a rung is above its number of features
-_LARGEST_POWER = 2000  # of √2, for a level
 _UP, _DOWN = "up", "down"  # the trackers that follow the ladder; others have stayed at a rung
 
 Steps = Generator["list[Solution | None]", None, None]
@@ -69,7 +69,9 @@ class Solution:
     @classmethod
     def at(cls, x: Vector, certificate: Certificate, status: Status) -> Solution:
         """Return the solution at a point."""
-        return cls(scipy.sparse.csr_array(x[None]), certificate, status)
+        support = np.flatnonzero(x)
+        row = x[support], support, np.array([0, support.size])
+        return cls(scipy.sparse.csr_array(row, (1, x.size)), certificate, status)
 
     @property
     def psi(self) -> float:
@@ -124,11 +126,11 @@ class PathFollowing(Method["list[Solution | None]"]):
             return
         assert null.gradient is not None
         self.start = Iterate(null.x, null.psi, null.gradient, step=1 / last.objective.curvature)
-        self._set_up(list(_rungs(last, null.gradient, in_blocks=self.continuation)))
+        self._set_up(list(rungs_of(last, null.gradient, in_blocks=self.continuation)))
         yield from self._answered(-1)
         begin = 0
-        while begin < len(self.rungs):
-            size = _block_size(begin)
+        while begin < len(self.rungs) and self.lowest[begin] <= last.level:
+            size = self.size if self.continuation else 1
             yield from self._climb(range(begin, min(begin + size, len(self.rungs))))
             block = range(begin, min(begin + size, len(self.rungs)))
             if self.continuation and len(block) == size:
@@ -152,11 +154,12 @@ class PathFollowing(Method["list[Solution | None]"]):
         if self.ctx.cut_short:
             return None
         trackers = {name: tracker.as_state() for name, tracker in self.trackers.items()}
-        return {"n_grad": self.n_grad, "trackers": trackers, "candidates": self.candidates.as_state()}
+        others = {"candidates": self.candidates.as_state(), "most_doublings": self.most_doublings}
+        return {"n_grad": self.n_grad, "trackers": trackers, **others}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Continue from what `memory` returned."""
-        self.n_grad = memory["n_grad"]
+        self.n_grad, self.most_doublings = memory["n_grad"], memory["most_doublings"]
         self.candidates.take(memory["candidates"], self.problems[-1])
         self.trackers = {name: self._tracker_at_null() for name in memory["trackers"]}
         for name, tracker in self.trackers.items():
@@ -164,10 +167,12 @@ class PathFollowing(Method["list[Solution | None]"]):
 
     def _set_up(self, rungs: list[tuple[float, float]]) -> None:
         """Take the lowest level that starts from each rung, and the level of the rung itself."""
-        lowest = [low for low, _ in rungs]
+        self.lowest = [low for low, _ in rungs]
         self.rungs = [self.problems[-1].at_level(level) for _, level in rungs]
         self.best: list[Solution | None] = [None] * len(rungs)
-        self.below = [bisect_right(lowest, problem.level) - 1 for problem in self.problems]
+        self.below = [bisect_right(self.lowest, problem.level) - 1 for problem in self.problems]
+        self.size = LONGEST_BLOCK
+        self.most_doublings = MOST_DOUBLINGS
 
     def _tracker_at_null(self) -> Tracker:
         return Tracker(self.problems[0], self.start, self.how)
@@ -189,8 +194,12 @@ class PathFollowing(Method["list[Solution | None]"]):
         """Solve the last rung by continuation; where that is better, solve the others from there, downward."""
         for way, i in ((self._by_continuation, block[-1]), *((self._lower_rung, i) for i in reversed(block[:-1]))):
             self.ctx.check()
-            found = self.ctx.once(partial(way, i))
+            found, known = self.ctx.once(partial(way, i)), self.best[i]
             yield self.solutions
+            if i == block[-1]:
+                assert known is not None
+                pays = found is not None and found.psi < known.psi - _PAYS * abs(known.psi)
+                self.size = max(self.size // 2, _SHORTEST_BLOCK) if pays else min(2 * self.size, LONGEST_BLOCK)
             if found is None:
                 return
             self.best[i] = found
@@ -214,15 +223,8 @@ class PathFollowing(Method["list[Solution | None]"]):
         """Return the solution of a rung by way of wider problems from the null model, if that is better."""
         problem, known = self.rungs[i], self.best[i]
         assert known is not None
-        direct = Iterate(known.dense, known.psi, np.empty(0))
-        count, end = problem.counted(problem.support(direct.x)).size, None
-        if affordable(problem) >= _WHOLE_FITS:
-            end = self._whole_fit(problem)
-        else:
-            for stage, end in continued(problem, self.start, direct, self.how, max(self.tol, _ROUGH), count):
-                self.n_grad += stage.n_grad
-                if end.stop == StopReason.INTERRUPTED:
-                    raise KeyboardInterrupt
+        few = affordable(problem) < _WHOLE_FITS or self.size == LONGEST_BLOCK
+        end = self._by_stages(problem, known) if few else self._whole_fit(problem)
         if end is None or (end.psi > known.psi and not are_few(problem, end.x, affordable(problem))):
             return None
         tracker = Tracker(problem, end, self.how)
@@ -232,6 +234,24 @@ class PathFollowing(Method["list[Solution | None]"]):
         for name in (_UP, _DOWN, str(i)):
             self.trackers[name] = copy(tracker)
         return solution
+
+    def _by_stages(self, problem: Problem, known: Solution) -> Iterate | None:
+        """Return the end of a rough continuation; None if there are no stages.
+
+        Factors begin with twice the first one that had few nonzeros at an earlier rung.
+        """
+        direct, sparse = Iterate(known.dense, known.psi, np.empty(0)), list[float]()
+        count, end = problem.counted(problem.support(direct.x)).size, None
+        settings = direct, self.how, max(self.tol, _ROUGH), count
+        for stage, end in continued(problem, self.start, *settings, most_doublings=self.most_doublings):
+            self.n_grad += stage.n_grad
+            if end.stop == StopReason.INTERRUPTED:
+                raise KeyboardInterrupt
+            if stage.n_nonzero <= most_nonzeros(count):
+                sparse.append(stage.factor)
+        if sparse and sparse[0] > 1:
+            self.most_doublings = round(math.log2(sparse[0])) + 1
+        return end
 
     def _whole_fit(self, problem: Problem) -> Iterate:
         """Return the end of a fit of its own, with swaps from both its ends."""
@@ -253,7 +273,15 @@ class PathFollowing(Method["list[Solution | None]"]):
 
     def _answer(self, problem: Problem, i: int) -> Solution:
         tracker = self._tracker_at_null() if i < 0 else copy(self.trackers[str(i)])
-        return self._judged(problem, self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES)))
+        at = self._counted(tracker.at_level(problem.level, self.tol, MAX_GRADIENT_PASSES))
+        if i + 1 < len(self.rungs) and str(i + 1) in self.trackers:
+            above = copy(self.trackers[str(i + 1)])
+            psi = at.psi - LOWER_SHARE * abs(at.psi)
+            other, looks = above.below(psi, problem.level, self.tol, MAX_GRADIENT_PASSES)
+            if other is not None:
+                other = self._counted((other, looks))
+                at = other if other.psi < at.psi else at
+        return self._judged(problem, at)
 
     def _leave_out_negligible(self) -> None:
         """Set coefficients that cannot be seen to zero, where a level is solved."""
@@ -261,7 +289,7 @@ class PathFollowing(Method["list[Solution | None]"]):
             if solution is None or solution.status is not Status.SOLVED:
                 continue
             x, known = solution.dense, (solution.certificate.kkt, solution.certificate.multiplier)
-            found = without_negligible(problem, x, self.tol, self.how, known=known)
+            found = without_negligible(problem, x, self.tol, self.how, known=known, psi=solution.psi)
             self.n_grad += found.n_grad
             if found.x is not x:
                 certificate = assemble(problem, found.x, *found.evaluated(problem.objective), self.null)
@@ -358,40 +386,3 @@ class LevelByLevel(Method[Reached]):
             raise KeyboardInterrupt
         best = min(results, key=lambda result: result.psi)
         return Solution.at(best.x, best.certificate, best.status), sum(result.n_grad for result in results)
-
-
-def _rungs(problem: Problem, gradient: Vector, in_blocks: bool) -> Iterator[tuple[float, float]]:
-    """Yield, for each rung up to the level of a problem, the lowest level that starts there and the rung's own.
-
-    The last block is complete, unless there are no more features. The gradient is that at the null model.
-    """
-    following = 0  # the first rung of the next block
-    for place, (lowest, level) in enumerate(_ladder(problem, gradient)):
-        if lowest > problem.level and (place == following or not in_blocks):
-            return
-        if place == following:
-            following += _block_size(place)
-        yield lowest, level
-
-
-def _block_size(begin: int) -> int:
-    """Return the number of rungs in a block, of which the last one is solved by continuation, too."""
-    return 2 if _FEW <= begin < _MANY else 4
-
-
-def _ladder(problem: Problem, gradient: Vector) -> Iterator[tuple[float, float]]:
-    """Yield every rung; they depend on the problem, but not on its level."""
-    cost = feature_cost(problem)
-    if cost > 0:
-        count = 1
-        while count <= problem.n_features:
-            yield count * cost, (count + _ABOVE) * cost
-            count += max(1, 2 ** (count.bit_length() - _EVERY_BITS))
-        return
-    weights = 1.0 if problem.weights is None else problem.weights
-    first = np.max(weights * problem.constraint.phi(problem.sizes(gradient) / problem.objective.curvature), initial=0.0)
-    if 0 < first < math.inf:
-        power = math.floor(2 * math.log2(first))
-        while power < _LARGEST_POWER:
-            yield 2 ** (power / 2), 2 ** (power / 2)
-            power += 1

@@ -36,6 +36,7 @@ _FULL_GRADIENT_RESIDUAL_SHARE = 0.1  # of the residual at the last full gradient
 _SPREAD = 1e4  # ratio of sizes of columns up to which features are compared in units of the level
 _FULL_SET_TOLERANCE_SHARE = 0.9  # of the tolerance, where W is all there is
 _ENOUGH = 0.1  # of the residual outside W, or of the tolerance
+_ROUGH = 1e-2  # residual of a trial
 _MOST_KEPT = 4  # times the features that would be chosen anew
 
 
@@ -166,6 +167,20 @@ class Tracker:
         self.state, self.part, self.small = kept
         return before, looks
 
+    def below(self, psi: float, level: float, tol: float, most_looks: int) -> tuple[Iterate | None, int]:
+        """Return the solution at a lower level and the passes; None if ψ is not below a value, which is roughly tried.
+
+        The trial is the restriction to W, without a full gradient pass.
+        """
+        self.problem = problem = self.problem.at_level(level)
+        self._solve(problem.cut(self.state.at.x), False, Tolerance(_ROUGH * self.how.null.scale))
+        assert self.small is not None
+        if not self.small.psi < psi and self.small.stop != StopReason.INTERRUPTED:
+            return None, 0
+        tolerance = tol * self.how.null.scale
+        self._work_on(self.small.x, True, Tolerance(_ENOUGH * tolerance))
+        return self._settled(tolerance, 1, most_looks)
+
     def _settled(self, tolerance: float, looks: int, most_looks: int) -> tuple[Iterate, int]:
         """Alternate solves on W and full passes until the residual is small."""
         while self.state.residual > tolerance and looks < most_looks and self.how.seconds_left() > 0:
@@ -184,11 +199,19 @@ class Tracker:
 
     def _work_on(self, x: Vector, same: bool, enough: Tolerance) -> None:
         """Solve the restriction to W from x, which may be the end of the last solve, and compute the full gradient."""
+        self._solve(x, same, enough)
+        assert self.small is not None
+        W = self.state.features
+        new = replace(_seen(self.problem, W, self.small), n_inner=0)
+        self.state = _judged(self.problem, W, new, 0, self.how)
+
+    def _solve(self, x: Vector, same: bool, enough: Tolerance) -> None:
+        """Solve the restriction to W from x, which may be the end of the last solve."""
         problem, W = self.problem, self.state.features
         if self.part is None:
             W = problem.support(self.state.at.x) if not W.size else W
             W = np.union1d(W, problem.unpenalized).astype(np.intp)
-            self.part = problem.restrict(W)
+            self.part, self.state = problem.restrict(W), replace(self.state, features=W)
         part, places = self.part.at_level(problem.level), problem.coordinates(W)
         if same and self.small is not None:
             start = self.small
@@ -196,8 +219,6 @@ class Tracker:
             psi, gradient = part.objective.value_and_gradient(x[places])
             start = Iterate(x[places], psi, gradient, step=self.state.at.step)
         self.small = solve_restriction(part, replace(start, multiplier=self.state.multiplier), enough, self.how)
-        new = replace(_seen(problem, W, self.small), n_inner=0)
-        self.state = _judged(problem, W, new, 0, self.how)
 
 
 def resumed(problem: Problem, x: Vector, W: Features, tolerance: float, how: SolverOptions) -> WorkingSet:

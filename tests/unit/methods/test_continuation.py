@@ -189,7 +189,9 @@ def test_interpolation_is_a_trap_that_is_left_at_once(seed, monkeypatch):
     assert fit.success and len(fit.stages) >= 2
     assert max(nonzero) < 45 and max(working) <= 200
     assert all(stage.psi > 1e-3 for stage in fit.stages)
-    monkeypatch.setattr(module, "_most", lambda count: 10**9)  # the fault: the nonzeros of a stage are not counted
+    monkeypatch.setattr(
+        module, "most_nonzeros", lambda count: 10**9
+    )  # the fault: the nonzeros of a stage are not counted
     _, working, nonzero = sizes_on_the_way(wide_problem(seed), monkeypatch)
     assert max(nonzero) >= 45 or max(working) > 200
 
@@ -216,7 +218,7 @@ def test_crowded_stages_save_full_gradient_passes_and_end_at_the_same_point(loss
     objective = LinearModel(X, np.sign(b) if loss == "logistic" else b, loss)
     problem = Problem(objective, MCP.from_threshold(0.2), 3.5)
     result = solve(problem)
-    most = module._most(3)
+    most = module.most_nonzeros(3)
     crowded = [stage for stage in result.stages if stage.n_nonzero > most and stage.factor > 1]
     assert any(stage.n_grad == 0 for stage in crowded[1:]) and crowded
     original = module._stage

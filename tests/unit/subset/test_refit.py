@@ -19,7 +19,7 @@ from levelprox.constraints import MCP
 from levelprox.losses import Gamma, Logistic, Poisson
 from levelprox.methods.restricted import SolverOptions
 from levelprox.subset import column_cache as columns
-from levelprox.subset.fit import Fit, gap_bound
+from levelprox.subset.fit import Fit, begun_at, gap_bound
 from levelprox.subset.refit import ACCURACY, Refits
 from tests.support import children
 from tests.support.brute_force import objective_of
@@ -273,6 +273,27 @@ def test_samples_left_far_out_by_a_feature_that_is_gone_do_not_stop_a_fit():
     (compiled,), columns = refits.compiled, [X[:, 0].copy(), X[:, 2].copy()]
     end = compiled.fit(columns, [None] * 2, [3000.0, 0.0], refits.tolerance, math.inf)
     assert end[0] == FitEnd.FITTED and end[2] == pytest.approx(alone.psi, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_fit_ends_where_twice_the_predicted_fall_is_not_enough(loss):
+    """Before a bound is computed; no fit ends there that is below after all."""
+    rng, ended = np.random.default_rng(3), 0
+    for _ in range(100):
+        X = rng.standard_normal((60, 6)) @ (np.eye(6) + 0.7 * np.eye(6, k=1))
+        z = X @ rng.standard_normal(6)
+        objective = LinearModel(X, z if loss == "squared" else np.where(z + rng.logistic(size=60) > 0, 1.0, -1.0), loss)
+        refits, nothing = refits_of(objective)
+        first = refits(np.array([0, 1, 2]), nothing)
+        for features in (np.array([0, 1, 3]), np.array([1, 2, 4]), np.array([0, 2, 5])):
+            exact, (compiled,) = refits(features, first), refits.compiled
+            start, columns = begun_at(first, features, 1), [X[:, j].copy() for j in features]
+            compiled.largest_fall = 2.0
+            end = compiled.fit(columns, [None] * 3, start.tolist(), refits.tolerance, first.psi, 1e-6)
+            compiled.largest_fall = math.inf
+            assert end[0] is FitEnd.FITTED or exact.psi >= first.psi
+            ended += end[0] is FitEnd.NOT_BELOW and end[5] >= end[2]  # nothing is shown
+    assert ended >= 30
 
 
 def test_repeated_columns_are_no_obstacle():

@@ -1,14 +1,19 @@
-"""Swaps of features along a path: among those nearest to being taken in, whose columns are kept from rung to rung."""
+"""The ladder of a path: the levels of its rungs, and swaps of features at each rung.
+
+Features are swapped for those nearest to being taken in, whose columns are kept from rung to rung.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from levelprox._typing import Features, Vector
-from levelprox.methods.continuation import affordable
+from levelprox.methods.continuation import affordable, feature_cost
 from levelprox.methods.restricted import SolverOptions
 from levelprox.objectives import Model
 from levelprox.problem import FeatureProblem, Problem
@@ -18,10 +23,15 @@ from levelprox.subset.refit import ROUGH_ACCURACY
 from levelprox.subset.swap_bounds import SwapEstimates, costs
 from levelprox.subset.swaps import SwapSearch
 
+LONGEST_BLOCK = 4  # rungs, of which the last one is solved by continuation, too
+_EVERY_BITS = 4  # of a number of features, up to which each is a rung; then eight for every doubling
+_ABOVE = 0.25  # of a feature: how far a rung is above its number of features
+_LARGEST_POWER = 2000  # of √2, for a level
 _NEAREST = 100  # features outside the solution that are candidates
 _CLOSEST = 20  # of them: where one of these is not among the candidates, they are chosen again
 _MOSTLY = 1.5  # times the features that the level can pay for at the cap: with more, most are below the threshold
-_TRIES = 3  # that may fail, before the next rung
+_LARGEST_FALL = 2.0  # times what Newton's step predicts: a swap that then lowers nothing is given up
+_TRIES = 10  # that may fail, before the next rung
 
 
 class _OneByOne(SwapSearch):
@@ -111,6 +121,8 @@ class Candidates:
         part = problem.restrict(self.features)
         swaps = _OneByOne(part, start, self.how.null, self.tolerance, self.how, tries=_TRIES)
         swaps.accuracy = ROUGH_ACCURACY  # the solution at the level follows
+        for compiled in swaps.refits.compiled:
+            compiled.largest_fall = _LARGEST_FALL
         return swaps
 
     def _fit(self, problem: Problem, x: Vector) -> Fit:
@@ -131,3 +143,35 @@ def _dearest(part: FeatureProblem, fit: Fit, most: int) -> Features:
 def are_few(problem: Problem, x: Vector, most: int) -> bool:
     """Return whether a point has about as many features as the level allows at the cap, and not none."""
     return 0 < problem.counted(problem.support(x)).size <= _MOSTLY * most + 1
+
+
+def rungs_of(problem: Problem, gradient: Vector, in_blocks: bool) -> Iterator[tuple[float, float]]:
+    """Yield, for each rung up to the level of a problem, the lowest level that starts there and the rung's own.
+
+    In blocks, so many more rungs follow that the last block can be complete. The gradient is that at the null model.
+    """
+    more = LONGEST_BLOCK - 1 if in_blocks else 0
+    for lowest, level in ladder(problem, gradient):
+        if lowest > problem.level:
+            if more == 0:
+                return
+            more -= 1
+        yield lowest, level
+
+
+def ladder(problem: Problem, gradient: Vector) -> Iterator[tuple[float, float]]:
+    """Yield every rung; they depend on the problem, but not on its level."""
+    cost = feature_cost(problem)
+    if cost > 0:
+        count = 1
+        while count <= problem.n_features:
+            yield count * cost, (count + _ABOVE) * cost
+            count += max(1, 2 ** (count.bit_length() - _EVERY_BITS))
+        return
+    weights = 1.0 if problem.weights is None else problem.weights
+    first = np.max(weights * problem.constraint.phi(problem.sizes(gradient) / problem.objective.curvature), initial=0.0)
+    if 0 < first < math.inf:
+        power = math.floor(2 * math.log2(first))
+        while power < _LARGEST_POWER:
+            yield 2 ** (power / 2), 2 ** (power / 2)
+            power += 1
