@@ -226,9 +226,9 @@ BestAddition best_addition(const ColumnFits &fits, const SwapColumns &inside, co
         if (bounds[j] <= least) break;
         if (best.gain > settings.threshold && AdditionBounds::exist_for(fits) &&
             AdditionBounds::exist_for(newcomers.columns[j])) {
-            if (!gains) {
-                const ColumnFit fit = fits.fit(inside.columns, x, settings.tolerance, settings.accuracy, INFINITE, {},
-                                               inside.ridge, poll);
+            if (!gains) {  // at x itself: without a step
+                const ColumnFit fit =
+                    fits.fit(inside.columns, x, settings.tolerance, INFINITE, INFINITE, {}, inside.ridge, poll);
                 above = fit.end == FitEnd::fitted ? fit.psi - fit.resolution - settings.psi : -INFINITE;
                 rows = std::make_unique<ColumnRows>(fits.rows(), inside.columns);
                 std::vector<std::int64_t> place(x.size());
