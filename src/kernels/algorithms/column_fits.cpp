@@ -50,7 +50,7 @@ ColumnFits::ColumnFits(std::int64_t n, LossKind loss, double parameter, double w
     : n_(n), samples_(n), loss_(make_loss(loss, parameter, width)), conjugate_(conjugate_of(loss)),
       parameter_(parameter), curvature_bound_(curvature_bound), concordance_(concordance), total_(double(n)),
       target_(target), weight_(weight), offset_(offset), infimum_at_infinity_(!convex && !attained),
-      nonconvex_attained_(!convex && attained) {
+      is_far_(!convex && !attained && n >= FAR_ROWS), nonconvex_attained_(!convex && attained) {
     auto groups = std::make_shared<const EqualSamples>(n, target, offset);
     if (groups->are_few()) equal_samples_ = std::move(groups);
     if (!weight) return;
@@ -98,6 +98,7 @@ ColumnFits::ColumnFits(const ColumnFits &other, const Extended &extended) : Colu
     target_ = extended.target.data();
     weight_ = extended.weight.data();
     offset_ = extended.offset.data();
+    is_far_ = false;  // a ridge holds coefficients
 }
 
 ColumnFits::ColumnFits(const ColumnFits &other, const DistinctSamples &rows) : ColumnFits(other) {
@@ -143,7 +144,9 @@ ColumnFit ColumnFits::fit_all_rows(const Columns &columns, std::vector<double> x
 ColumnFit ColumnFits::fit_without_ridge(const Columns &columns, std::vector<double> x, double tolerance,
                                         double accuracy, double below, const std::vector<double> &noise,
                                         Poll &poll) const {
-    if (infimum_at_infinity_ || nonconvex_attained_) return descend(columns, std::move(x), tolerance, below, poll);
+    if (is_far_ && n_ >= FAR_ROWS) return descend_far(columns, std::move(x), tolerance, accuracy, below, poll);
+    if (infimum_at_infinity_ || nonconvex_attained_)
+        return descend(columns, std::move(x), tolerance, below, INFINITE, poll);
     ColumnFit found = minimise(columns, x, nullptr, tolerance, accuracy, below, poll);
     return found.end == FitEnd::failed || !is_reached(columns, found, poll)
                ? minimise_in_basis(columns, x, accuracy, below, noise, poll)
@@ -215,11 +218,12 @@ double ColumnFits::value_with_noise(const std::vector<double> &margins, const st
 
 std::vector<double> ColumnFits::least_along(const Columns &columns, const double *margins,
                                             const std::vector<double> &ridge, Poll &poll) const {
+    if (is_far_ && ridge.empty()) return least_along_far(columns, margins, poll);
     const bool convex = !infimum_at_infinity_ && !nonconvex_attained_;
     std::vector<double> least;
     const auto add = [&](const ColumnFits &here, const Columns &one) {
         const ColumnFit found = convex ? here.minimise_in_basis(one, {0.0}, 1e-6, INFINITE, {}, poll)
-                                       : here.descend(one, {0.0}, 0.0, INFINITE, poll);
+                                       : here.descend(one, {0.0}, 0.0, INFINITE, INFINITE, poll);
         least.push_back(std::isfinite(found.psi) ? found.psi : INFINITE);
     };
     for (std::size_t j = 0; j < columns.size(); ++j) {

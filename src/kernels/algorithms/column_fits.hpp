@@ -28,6 +28,7 @@
 namespace levelprox {
 
 constexpr std::int64_t MANY_ROWS = 1 << 15;  // of which a pass takes long
+constexpr std::int64_t FAR_ROWS = 1 << 13;   // of a bounded loss: psi is nearly that of infinitely many
 
 enum class FitEnd { fitted, not_below, failed };
 
@@ -133,6 +134,8 @@ private:
     ColumnFits(const ColumnFits &other, const double *offset) : ColumnFits(other) { offset_ = offset; }
     ColumnFits(const ColumnFits &other, const Extended &extended);
     ColumnFits(const ColumnFits &other, const DistinctSamples &rows);
+    struct SomeRows;
+    ColumnFits(const ColumnFits &other, const SomeRows &rows);
     ColumnFit fit_all_rows(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
                            double below, const std::vector<double> &noise, const std::vector<double> &ridge,
                            Poll &poll) const;
@@ -141,7 +144,12 @@ private:
     void evaluate(std::int64_t begin, std::int64_t rows, const double *margins, double *value, double *slope,
                   double *bend) const;
     ColumnFits(const ColumnFits &) = default;
-    ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, Poll &poll) const;
+    ColumnFit descend(const Columns &columns, std::vector<double> x, double tolerance, double below, double reach,
+                      Poll &poll) const;
+    ColumnFit descend_far(const Columns &columns, std::vector<double> x, double tolerance, double accuracy,
+                          double below, Poll &poll) const;
+    std::vector<double> least_along_far(const Columns &columns, const double *margins, Poll &poll) const;
+    std::vector<std::int64_t> rows_with_slope(const Derivatives &at) const;
     ColumnFit minimise(const Columns &columns, std::vector<double> x, const std::vector<double> *errors,
                        double tolerance, double accuracy, double below, Poll &poll) const;
     ColumnFit minimise_in_basis(const Columns &columns, const std::vector<double> &x, double accuracy, double below,
@@ -183,7 +191,7 @@ private:
     Conjugate conjugate_;
     double parameter_, curvature_bound_, concordance_, total_;
     const double *target_, *weight_, *offset_;
-    bool infimum_at_infinity_, nonconvex_attained_;
+    bool infimum_at_infinity_, is_far_, nonconvex_attained_;
     std::shared_ptr<const EqualSamples> equal_samples_;
 };
 

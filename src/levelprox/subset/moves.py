@@ -91,7 +91,7 @@ def best_by_continuation(swaps: SwapSearch, direct: Fit) -> Fit:
     """Return the best of a fit and the sets that a continuation in the threshold passes."""
     problem, objective, null = cast(SubsetProblem, swaps.problem), swaps.objective, swaps.null
     margins = objective.restrict(problem.unpenalized).margins(null.x[problem.coordinates(problem.unpenalized)])
-    if _is_piecewise_linear(problem, margins) or problem.has_many_coordinates:
+    if _is_piecewise_linear(problem, margins) or problem.has_many_coordinates or swaps.refits.far is not None:
         return direct
     curvature = np.einsum("jaa->j", objective.feature_hessians_of(margins))
     scale = np.sqrt(np.where(curvature > 0, curvature, 1.0))
@@ -126,6 +126,21 @@ def best_along_ray(swaps: SwapSearch, ray: Fit, best: Fit) -> Fit:
     starts = [replace(ray, x=reach / size * ray.x) for reach in _RAY_STARTS] if size > 0 else []
     fit = lowest([best, *map(swaps.downhill, starts)])
     return best if fit is None or fit is best else best_along_ray(swaps, fit, fit)
+
+
+def best_from_convex(swaps: SwapSearch, found: Fit) -> Fit:
+    """Return the best fit over the features of the answer for the convex start of the loss."""
+    if swaps.refits.far is not None:  # a descent from farther out ends in the same place
+        return swaps.downhill(found)
+    return best_along_ray(swaps, found, swaps.fitted(found.features, found))
+
+
+def best_far_out(swaps: SwapSearch) -> Fit:
+    """Return the best fit over the features of the best one, for a loss whose coefficients may grow far out."""
+    best, far = swaps.best, swaps.refits.far
+    if far is None:
+        return best_along_ray(swaps, best, best)
+    return far.best_nearby(best, swaps.refits.dense(best.features), swaps.downhill)
 
 
 def _is_piecewise_linear(problem: SubsetProblem, margins: Vector) -> bool:

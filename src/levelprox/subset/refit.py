@@ -28,6 +28,7 @@ from levelprox.objectives.multiclass import ByClass
 from levelprox.problem import FeatureProblem, Problem
 from levelprox.result import Iterate
 from levelprox.subset.column_cache import Columns
+from levelprox.subset.far_fits import FarFits
 from levelprox.subset.fit import (
     CLOSE_SHARE,
     EPS,
@@ -92,7 +93,7 @@ class Refits:
         self.convex = None if convex is None else Refits(problem.with_objective(convex), how, self.columns)
         self.compiled: list[_kernels.ColumnFits] = []
         self.stored = self.columns
-        self.factorised, self.brief = 0, False
+        self.factorised, self.brief, self.far = 0, False, FarFits.of(problem)
         self.signs = problem.must_be_nonnegative()
         self.ridge = objective.ridge
         self.noise = None if isinstance(objective, MultinomialModel) else objective.design.column_noise()
@@ -124,11 +125,12 @@ class Refits:
         to gain, relative to ψ. Each way to fit them begins where the one before ended; the first one that does not fail
         is the last. `downhill` leaves out the start from the convex loss.
         """
-        starts = [near]
-        if self.convex is not None and not downhill:
+        compared, far = math.isfinite(below) or accuracy >= ROUGH_ACCURACY, self.far
+        starts = [near if far is None or downhill or not compared else far.nearer(near)]
+        if self.convex is not None and not (downhill or (far is not None and far.begins_near and compared)):
             rough = max(tolerance, _ROUGH_GRADIENT_SHARE * self.how.null.scale)
             convex = self.convex(features, _NOTHING, rough, accuracy=ROUGH_ACCURACY)
-            starts = [near] if convex is None else [convex, near]
+            starts = starts if convex is None else [convex, *starts]
         found: list[Fit | None] = []
         for start in starts:
             best: Fit | None = None
@@ -138,7 +140,7 @@ class Refits:
                     best = None
                     break
                 best = fit if best is None or fit is None else lower_of(best, fit)
-                if end is FitEnd.FITTED:
+                if end is FitEnd.FITTED or (far is not None and best is not None):
                     break
             found.append(best)
         return lowest(found)
@@ -243,8 +245,7 @@ class Refits:
         noise = [] if self.noise is None else self.noise[features].tolist()
         ridge = None if self.ridge is None else self.ridge.restrict(features)
         held = [] if ridge is None else ridge.own.tolist()
-        fits: list[Fit] = []
-        together = FitEnd.FITTED
+        fits, together = list[Fit](), FitEnd.FITTED
         for k, compiled in enumerate(self.compiled):
             start = begin[:, k].tolist()
             found = compiled.fit(*stored, start, tolerance, below, accuracy, noise, held)

@@ -59,17 +59,17 @@ class SecondOrder:
 
     def __init__(self, problem: FeatureProblem, how: SolverOptions, columns: Columns | None = None) -> None:
         assert isinstance(problem.objective, Model)
-        self.problem, self.objective, self.how = problem, problem.objective, how
-        self.refits = Refits(problem, how, columns)
-        self.n_grad = 0
+        self.problem, self.how = problem, how
+        self.objective = model = problem.objective
+        self.refits, self.n_grad = Refits(problem, how, columns), 0
         self._hessian_columns = HessianColumns()
-        stored = self.objective.design.stored if isinstance(self.objective, LinearModel) else 0
-        self._keeps_columns = stored >= _EXPENSIVE_ENTRIES
+        self._keeps_columns = isinstance(model, LinearModel) and model.design.stored >= _EXPENSIVE_ENTRIES
         self._own: tuple[Vector, Matrix] | None = None
         self.newton: Callable[[], ClassNewton] | None = None
 
     def estimates(self, fit: Fit, exact: bool = True) -> SwapEstimates:
         """Return second-order estimates at a fit; unless `exact`, of large data with curvatures of a fit nearby."""
+        fit = fit if self.refits.far is None else self.refits.far.nearer(fit)
         if self.newton is not None:
             self.check_time()
             self.n_grad += 1

@@ -39,7 +39,7 @@ from levelprox.subset.column_cache import Columns, shared
 from levelprox.subset.fit import Fit, sharpened
 from levelprox.subset.forward import FEW, eliminated, forward
 from levelprox.subset.local_search import Answer, Monitor, Search
-from levelprox.subset.moves import CostMoves, best_along_ray, best_by_continuation
+from levelprox.subset.moves import CostMoves, best_by_continuation, best_far_out, best_from_convex
 from levelprox.subset.multiclass_path import best_on_class_path, newton_of
 from levelprox.subset.newton import to_the_last_digits
 from levelprox.subset.nonsmooth_refit import has_large_models
@@ -176,6 +176,7 @@ class SmoothSearch(Search):
                     while self._one_less_and_one_more() if self.moves is None else self.moves.by_several():
                         examined = swaps.examined()
                     swaps.finish()  # a lower ψ of the same set is not improved by these swaps either
+                    swaps.keep(swaps.best if swaps.refits.far is None else once(lambda: best_far_out(swaps)))
                 addition = once(swaps.best_addition)
             self._examined, self._addition = examined, addition
             if self.examine or not (isinstance(self.objective, LinearModel) or self._has_path()):
@@ -201,7 +202,7 @@ class SmoothSearch(Search):
                 else:
                     yield self.swaps.improved(start)
         if self.objective.convex_start is not None:
-            self.swaps.keep(self.monitor.once(lambda: best_along_ray(self.swaps, self.swaps.best, self.swaps.best)))
+            self.swaps.keep(self.monitor.once(lambda: best_far_out(self.swaps)))
 
     def may_end(self, fit: Fit, last: bool = False) -> bool:
         """Return whether the caller ends the search with a set (`leave`)."""
@@ -330,8 +331,7 @@ class SmoothSearch(Search):
         self.monitor.step += search.monitor.step
         self.swaps.n_grad += search.swaps.n_grad
         self.swaps.n_refits += search.swaps.n_refits
-        found = search.swaps.best
-        return best_along_ray(self.swaps, found, self.swaps.fitted(found.features, found))
+        return best_from_convex(self.swaps, search.swaps.best)
 
     def _completed(self, features: Features) -> Fit:
         """Return the fit over k features: the most useful of these, or these with the most useful others."""

@@ -25,6 +25,7 @@ from levelprox.subset.swap_bounds import MANY_FEATURES, SwapEstimates, least_cos
 _ALL_SWAPS = 10**5  # up to which all of them are examined
 _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
 _REFIT_OVERHEAD, _RULED_OUT_SHARE = 10**5, 1 / 16  # what one takes besides; a bound on a newcomer, of a refit
+_SPARSE_FACTOR = 16  # times as much for a bounded loss and sparse columns, of which a refit takes a pass over few rows
 _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _MOST_REFITS = 10**9  # of one call of the kernel
@@ -241,9 +242,12 @@ class SwapSearch(SetFits):
 
     def _with_newcomer(self, fit: Fit, j: int, leaving: list[int], most: float) -> tuple[int, int, Fit | None]:
         """Return how many swaps for one newcomer cannot lower ψ, the number of refits, and a fit that is lower."""
-        shown, n_refits = 0, 1
-        # First the fit with feature j as well: this bounds what leaving out any i then costs.
-        larger = self.fitted(np.insert(fit.features, int(np.searchsorted(fit.features, j)), j), fit)
+        shown, n_refits, place = 0, 1, int(np.searchsorted(fit.features, j))
+        features = np.insert(fit.features, place, j)
+        if self.refits.far is None:  # this fit bounds what leaving out any i then costs
+            larger = self.fitted(features, fit)
+        else:
+            larger, n_refits = replace(fit, features=features, x=np.insert(fit.x, place, 0.0), hessian=None), 0
         costs = np.zeros(larger.features.size)
         if self.has_bounds():
             costs = least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
@@ -328,7 +332,9 @@ class SwapSearch(SetFits):
         least = min(_TOP_SWAPS, 1 + _EXAMINATION_FACTOR_WORK // (fit.x.size**3 + 1)) if many else _TOP_SWAPS
         if not self._swaps_are_few(fit):
             return min(least, max(TRIES, least * MANY_FEATURES // fit.features.size))
-        return max(least, _REFIT_WORK // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _REFIT_OVERHEAD))
+        far = self.refits.far
+        work = _REFIT_WORK if far is None or far.begins_near else _SPARSE_FACTOR * _REFIT_WORK
+        return max(least, work // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _REFIT_OVERHEAD))
 
     def best_addition(self) -> Addition:
         """Return what one more feature gains.
