@@ -79,7 +79,7 @@ class FarFits:
         if not best.x.size or np.any(objective.origin):
             return best
         for share, most, size in _STEPS:
-            rows = _smallest(np.abs(best.margins), min(int(share * n), most))
+            rows = _smallest(np.abs(best.margins), min(math.ceil(share * n), n - 1, most))
             reach = float(np.max(np.abs(best.margins[rows])))
             if not reach > 0:
                 break
