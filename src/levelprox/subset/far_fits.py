@@ -79,7 +79,7 @@ class FarFits:
         if not best.x.size or np.any(objective.origin):
             return best
         for share, most, size in _STEPS:
-            rows = _smallest(np.abs(best.margins), min(math.ceil(share * n), n - 1, most))
+            rows = _smallest(np.abs(best.margins), min(math.ceil(share * n), most))
             reach = float(np.max(np.abs(best.margins[rows])))
             if not reach > 0:
                 break
@@ -112,4 +112,4 @@ class FarFits:
 
 def _smallest(sizes: np.ndarray, count: int) -> Index:
     """Return the places of the smallest numbers, in their order."""
-    return np.sort(np.argpartition(sizes, count)[:count])
+    return np.arange(sizes.size) if count >= sizes.size else np.sort(np.argpartition(sizes, count)[:count])
