@@ -25,6 +25,7 @@ _MEDIAN_MARGIN = 16.0  # from which descents begin
 _EDGE = 24.0  # the largest margin of the samples that steps are for; beyond it the loss has no slope
 #: Steps: the share of the samples, at most how many, and by how much margins change.
 _STEPS = ((1 / 12, 2**13, 6.0), (1 / 12, 2**13, 2.0), (1 / 48, 2**11, 2.0))
+_SPARSE_FACTOR = 16
 _CLOSE_ERRORS = 2.0  # by how many errors more than the best one a local minimum over some samples is tried
 
 
@@ -55,6 +56,15 @@ class FarFits:
         if objective.design.shape[0] < _MANY_SAMPLES:
             return None
         return cls(objective, is_dense(objective.design))
+
+    @property
+    def work(self) -> int:
+        """How many times as much work an examination may be; a refit of sparse columns takes passes over few rows."""
+        return 1 if self.begins_near else _SPARSE_FACTOR
+
+    def with_zero(self, fit: Fit, place: int, j: int) -> Fit:
+        """Return a fit with one more feature whose coefficient is zero."""
+        return replace(fit, features=np.insert(fit.features, place, j), x=np.insert(fit.x, place, 0.0), hessian=None)
 
     def nearer(self, fit: Fit) -> Fit:
         """Return a fit with its coefficients made so small that most samples have a slope."""

@@ -25,7 +25,6 @@ from levelprox.subset.swap_bounds import MANY_FEATURES, SwapEstimates, least_cos
 _ALL_SWAPS = 10**5  # up to which all of them are examined
 _REFIT_WORK = 5 * 10**8  # of all refits of an examination, in n (k + 1)²
 _REFIT_OVERHEAD, _RULED_OUT_SHARE = 10**5, 1 / 16  # what one takes besides; a bound on a newcomer, of a refit
-_SPARSE_FACTOR = 16  # times as much for a bounded loss and sparse columns, of which a refit takes a pass over few rows
 _TOP_SWAPS = 50  # that are tried where not all of them are
 _EXAMINATION_FACTOR_WORK = 5 * 10**8  # of a softmax model of many classes: m³ for each refit over m coordinates
 _MOST_REFITS = 10**9  # of one call of the kernel
@@ -184,10 +183,9 @@ class SwapSearch(SetFits):
         total = self.problem.count_swaps(fit.features)
         if self.is_perfect(fit):
             return total if self.is_at_infimum(fit) else 0, None  # nothing is left to gain
-        if self.has_spent_its_work():
+        # Nothing can be shown of a fit that is not known to be optimal.
+        if self.has_spent_its_work() or (self.is_convex and not fit.gap <= self.threshold(fit)):
             return 0, None
-        if self.is_convex and not fit.gap <= self.threshold(fit):
-            return 0, None  # nothing can be shown of a fit that is not known to be optimal
         estimates, late = self.estimates_of_swaps(fit), self._bounds_are_slow(fit)
         shown, left = self._not_ruled_out(fit, estimates, bounded=not late)
         most, n_refits, place, count = self._most_tries(fit), 0, 0, _TOGETHER
@@ -242,12 +240,9 @@ class SwapSearch(SetFits):
 
     def _with_newcomer(self, fit: Fit, j: int, leaving: list[int], most: float) -> tuple[int, int, Fit | None]:
         """Return how many swaps for one newcomer cannot lower ψ, the number of refits, and a fit that is lower."""
-        shown, n_refits, place = 0, 1, int(np.searchsorted(fit.features, j))
-        features = np.insert(fit.features, place, j)
-        if self.refits.far is None:  # this fit bounds what leaving out any i then costs
-            larger = self.fitted(features, fit)
-        else:
-            larger, n_refits = replace(fit, features=features, x=np.insert(fit.x, place, 0.0), hessian=None), 0
+        far, place = self.refits.far, int(np.searchsorted(fit.features, j))
+        shown, n_refits, features = 0, int(far is None), np.insert(fit.features, place, j)
+        larger = self.fitted(features, fit) if far is None else far.with_zero(fit, place, j)  # bounds costs of i
         costs = np.zeros(larger.features.size)
         if self.has_bounds():
             costs = least_costs(self.problem, larger, self.magnitudes, self.objective.self_concordance)
@@ -332,8 +327,7 @@ class SwapSearch(SetFits):
         least = min(_TOP_SWAPS, 1 + _EXAMINATION_FACTOR_WORK // (fit.x.size**3 + 1)) if many else _TOP_SWAPS
         if not self._swaps_are_few(fit):
             return min(least, max(TRIES, least * MANY_FEATURES // fit.features.size))
-        far = self.refits.far
-        work = _REFIT_WORK if far is None or far.begins_near else _SPARSE_FACTOR * _REFIT_WORK
+        work = _REFIT_WORK if self.refits.far is None else self.refits.far.work * _REFIT_WORK
         return max(least, work // (self.objective.n_margins * (fit.x.size + 1) ** 2 + _REFIT_OVERHEAD))
 
     def best_addition(self) -> Addition:
