@@ -27,7 +27,7 @@ from levelprox.certificate.residual import distance
 from levelprox.methods.last_part import LastPart
 from levelprox.methods.lcpp import SURROGATES, Linearise, lcpp, majorise, without_level
 from levelprox.methods.subsolvers import Newton, Subsolver
-from levelprox.objectives import Curved
+from levelprox.objectives import Curved, LinearModel
 from levelprox.problem import Problem
 from levelprox.result import Iterate, StopReason
 
@@ -166,7 +166,8 @@ def by_models(
     assert at.hessian is not None
     # Sigmoid and huber losses have almost no curvature for some margins.
     is_flat = float(np.max(np.diagonal(at.hessian), initial=0.0)) < _FLAT * objective.curvature
-    damping, steps, projections, trusted, failed = _DAMPED if is_flat else 0.0, 0, 0, False, False
+    same_everywhere = isinstance(objective, LinearModel) and objective.loss.constant_curvature
+    damping, steps, projections, trusted, failed = _DAMPED if is_flat else 0.0, 0, 0, same_everywhere, False
     while residual > enough(y) and steps < _MOST_MODELS and how.seconds_left() > 0 and damping < _MOST_DAMPED:
         model = _model(problem, at, damping)
         goal = _minimised(problem, at, model, residual, y, enough, how)
@@ -191,7 +192,8 @@ def by_models(
         if fell > (1 + _TRUSTED_RELATIVE_ERROR) * predicted:
             new = _further(problem, objective, at, new)
         damping = damping / 10 if damping > _DAMPED else 0.0
-        trusted = abs(fell - predicted) <= _TRUSTED_RELATIVE_ERROR * abs(predicted) + last_digits
+        off = abs(fell - predicted)
+        trusted = same_everywhere or off <= _TRUSTED_RELATIVE_ERROR * abs(predicted) + last_digits
         before, last = at, residual
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):

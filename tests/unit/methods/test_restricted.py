@@ -262,25 +262,40 @@ def test_the_kkt_system_is_solved_just_where_its_inertia_is_right():
     assert 30 < applied < 110
 
 
-@pytest.mark.filterwarnings("ignore:the data are separable")
-def test_hessians_of_points_that_are_left_are_not_formed(monkeypatch):
-    """On separable data many second-order steps fail. With the Hessian of every point tried there were 78."""
-    formed = []
+@pytest.fixture
+def formed(monkeypatch) -> list[int]:
+    """The numbers of coordinates of all Hessians that are formed over working sets."""
+    found: list[int] = []
     evaluated, hessian_of = LinearModel.evaluated, LinearModel.hessian_of
 
     def spied_evaluated(self, z, dx, with_hessian):
-        formed.extend([1] * with_hessian)
+        found.extend([self.dimension] * with_hessian)
         return evaluated(self, z, dx, with_hessian)
 
     def spied_hessian_of(self, z, convex):
-        formed.append(1)
+        found.append(self.dimension)
         return hessian_of(self, z, convex)
 
     monkeypatch.setattr(LinearModel, "evaluated", spied_evaluated)
     monkeypatch.setattr(LinearModel, "hessian_of", spied_hessian_of)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:the data are separable")
+def test_hessians_of_points_that_are_left_are_not_formed(formed):
+    """On separable data many second-order steps fail. With the Hessian of every point tried there were 78."""
     rng = np.random.default_rng(7)
     X = rng.standard_normal((150, 200))
     b = np.sign(X @ rng.standard_normal(200) + 2 * rng.standard_normal(150))
     result = solve(Problem(LinearModel(X, b, "logistic"), MCP.from_threshold(2.0), 30.5), start="continuation")
     assert result.status == Status.SOLVED
     assert len(formed) <= 71
+
+
+def test_the_hessian_of_the_squared_loss_is_formed_once_for_a_working_set(formed):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 400))
+    b = X @ rng.standard_normal(400) + rng.standard_normal(300)
+    result = solve(Problem(LinearModel(X, b, "squared"), L1(1.0), 40.0), start="direct")
+    assert result.status == Status.SOLVED
+    assert 1 < len(formed) == len(set(formed))
