@@ -178,9 +178,9 @@ def by_models(
             continue
         last_digits, predicted = rounding_of(problem, at.psi, y), at.psi - goal.psi
         assert at.margins is not None
+        wanted = not trusted and _ENOUGH * residual > enough(y)
         # After a failure others are likely, and the Hessian of a point that is left would be wasted.
-        with_hessian = not (trusted or failed) and _ENOUGH * residual > enough(y)
-        margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, with_hessian)
+        margins, gradient, hessian = objective.evaluated(at.margins, goal.x - at.x, wanted and not failed)
         psi = objective.value_of(margins)
         psi = psi if np.isfinite(psi) and np.all(np.isfinite(gradient)) else np.inf
         new = Iterate(goal.x, psi, gradient, goal.multiplier, at.step, at.stop, margins=margins, hessian=hessian)
@@ -198,7 +198,8 @@ def by_models(
         residual, y = distance(problem, new.x, new.psi, new.gradient, how.null)
         if new.hessian is None and residual > enough(y):
             assert new.margins is not None
-            new = replace(new, hessian=at.hessian if trusted else objective.hessian_of(new.margins, True))
+            again = trusted and not wanted
+            new = replace(new, hessian=at.hessian if again else objective.hessian_of(new.margins, True))
         at = new
         if not objective.convex:  # its models have |ℓ''|, and cannot give the last digits
             at, residual, y = _polished(problem, at, residual, y, enough, how.null)

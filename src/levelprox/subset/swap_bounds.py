@@ -39,8 +39,7 @@ from levelprox.subset.fit import EPS, WELL_CONDITIONED, Fit, by_class
 
 #: Features of a set, up to which a search takes all the steps that it takes for a few.
 MANY_FEATURES = 60
-#: Of the typical curvature: with less, second-order estimates say little.
-STRAIGHT = 1e-6
+STRAIGHT = 1e-6  #: of the typical curvature: with less, second-order estimates say little
 
 _DEPENDENT_SHARE = 1e-13  # of H_jj: the rest of a column that the features of the fit almost span
 _RIDGE_SHARE = 1e-12  # of the diagonal of H, for features that depend on each other
