@@ -60,8 +60,8 @@ public:
     double target(std::int64_t i) const { return target_[i]; }
     double share(std::int64_t i) const { return (weight_ ? weight_[i] : 1.0) / total_; }
 
-    // Of a convex loss: a fit also ends, `not_below`, where psi would stay at `below` or above if it fell by so many times
-    // what Newton's step predicts. This shows nothing; infinite: fits end only where that is shown.
+    // Of a convex loss: a fit also ends, `not_below`, where psi would stay at `below` or above if it fell by so many
+    // times what Newton's step predicts. This shows nothing; infinite: fits end only where that is shown.
     double largest_fall = std::numeric_limits<double>::infinity();
 
     // Groups of samples with the same target, offset and columns; null where these are too many.
