@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ import levelprox.subset.nonsmooth_search
 import levelprox.subset.refit
 import levelprox.subset.second_order
 from levelprox import MultinomialModel, OneVsRestModel, Problem, SparseClassifier, best_subset, certify_model, solve
+from levelprox._runtime import TimeLimitError
 from levelprox.constraints import MCP
 from levelprox.designs import DenseDesign
+from levelprox.estimators._fit import Task
 from levelprox.losses import Multinomial
 from levelprox.methods import Stop
 from levelprox.methods.continuation import continues
@@ -311,3 +314,15 @@ def test_a_hundred_classes_end_within_their_time_limit(processor_clock, kind, lo
     model = fitted(kind, loss, budget, X, label, time_limit=2.0)
     assert time.process_time() - began <= 3.0
     check_claims(model, X, label)
+
+
+def test_a_limit_within_the_last_check_of_the_ridge_leaves_the_fit():
+    """Whether coefficients need a ridge after all is not known then; the fit with one is complete."""
+
+    def out_of_time(x, refit):
+        raise TimeLimitError
+
+    task = SimpleNamespace(inside=lambda found: np.ones(2), features=np.flatnonzero, is_undetermined=out_of_time)
+    solution = object()
+    found, why = Task._determined_after_all(task, None, None, solution, np.array([0]))
+    assert found is solution and why is not None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from levelprox._path import KINDS
-from levelprox._runtime import limited, one_blas_thread, seconds_left
+from levelprox._runtime import TimeLimitError, limited, one_blas_thread, seconds_left
 from levelprox._typing import Features, Vector
 from levelprox._validation import generator, option, whole
 from levelprox._validation import nonnegative as at_least_zero
@@ -239,7 +239,11 @@ class Task(FixedRidgeFit):
         A set on the way may need a ridge where the features found with one need none.
         """
         x = self.inside(solution)
-        if np.array_equal(self.features(x), first) or self.is_undetermined(x, refit=True):
+        try:
+            undetermined = np.array_equal(self.features(x), first) or self.is_undetermined(x, refit=True)
+        except TimeLimitError:  # not known; the fit with a ridge is complete
+            undetermined = True
+        if undetermined:
             return solution, _CHOSEN
         task = replace(self, checkpoint=self._part_of_checkpoint("without a ridge after all"))
         with _ignored_divergence():
